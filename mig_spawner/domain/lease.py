@@ -1,0 +1,281 @@
+"""The lease: the time-bound right of one holder to one GPU instance.
+
+    Queued ──► Granted ──► Ready ──► Active ──► Releasing ──► Closed
+      ▲  │        │ │         └───────────────────▲            ▲
+      │  └────────┼─┼──── cancelled, wait over ───┼────────────┘
+      └─ cannot ──┘ └──── given up, not taken ────┘
+         be made
+
+Each state is a type that has only the fields it can have; a move is a function from one type to the next. Time is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from mig_spawner.domain.fleet import Decision
+from mig_spawner.domain.gpu import Placement
+from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.request import Request
+from mig_spawner.errors import InvalidRequest
+
+MAX_NAME = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The JupyterHub server that has the lease.
+
+    The key is the hub's *id* of the user, since names may change while a server runs; the name is a label for people.
+    """
+
+    user_id: str
+    server_name: str = ""
+    user_name: str = ""
+
+    def __post_init__(self) -> None:
+        if (
+            not self.user_id
+            or len(self.user_id) > MAX_NAME
+            or len(self.server_name) > MAX_NAME
+            or len(self.user_name) > MAX_NAME
+        ):
+            raise InvalidRequest(f"A holder has a user id, and names of at most {MAX_NAME} characters.")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.user_id, self.server_name)
+
+    def __str__(self) -> str:
+        return f"{self.user_name or self.user_id}/{self.server_name}"
+
+
+class EndReason(StrEnum):
+    """Why a lease ended. A closed set: it is shown, counted and documented."""
+
+    STOPPED = "stopped"
+    """The holder gave it back."""
+    CANCELLED = "cancelled"
+    """The holder gave up while it waited or before its server ran."""
+    START_FAILED = "start-failed"
+    """The server did not come up."""
+    WAIT_OVER = "wait-over"
+    """Nothing became free within the time the holder was ready to wait."""
+    NOT_TAKEN = "not-taken"
+    """A device was ready and nobody took it in time."""
+    EXPIRED = "expired"
+    """The agreed duration is over."""
+    HOLDER_LOST = "holder-lost"
+    """No heartbeat and no pod for too long."""
+    POD_GONE = "pod-gone"
+    """The pod vanished without its hub saying so."""
+    DEVICE_LOST = "device-lost"
+    """The device disappeared under the lease."""
+    FORCED = "forced"
+    """An admin ended it."""
+
+
+class PodFate(StrEnum):
+    """What is known about the pod of a lease that ends."""
+
+    NONE = "none"
+    """None was ever asked for."""
+    GONE = "gone"
+    """It is confirmed gone."""
+    UNKNOWN = "unknown"
+    """It may still run, or may still appear. Unknown is not gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lease:
+    """What every lease has.
+
+    Attributes:
+        lease_id: ours, never reused; a valid Kubernetes label value.
+        queued_at: arrival time; kept when a lease goes back to the queue.
+        wait_until: give up when nothing was granted by then; None waits for ever.
+        duration_s: how long it may be kept once granted, seconds; None for no limit.
+    """
+
+    lease_id: str
+    holder: Holder
+    request: Request
+    queued_at: datetime
+    wait_until: datetime | None = None
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(_Lease):
+    """It waits. `avoid` names GPUs on which an earlier grant could not be made."""
+
+    avoid: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What was granted.
+
+    Attributes:
+        profile: None for a whole GPU.
+        cut: the agent makes the instance for this lease and destroys it afterwards.
+        share: part of the GPU's memory slices, 0 to 1.
+        generation: counts grants; a MIG UUID may come back, a generation never does.
+    """
+
+    node: str
+    placement: Placement
+    profile: ProfileName | None
+    profile_id: int | None
+    model: str
+    memory_mib: int
+    multiprocessors: int
+    share: float
+    cut: bool
+    generation: int
+    granted_at: datetime
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted(_Lease):
+    """It has a placement; the device is being made."""
+
+    grant: Grant
+    avoid: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(_Lease):
+    """The device exists: `device_uuid` is the `mig_uuid`, or the `gpu_uuid` of a whole GPU."""
+
+    grant: Grant
+    device_uuid: str
+    ready_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active(_Lease):
+    """Its holder has taken it. `seen_at` is the last heartbeat or sight of the pod."""
+
+    grant: Grant
+    device_uuid: str
+    ready_at: datetime
+    active_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releasing(_Lease):
+    """It ends, and stays visible until its pod is gone and its device idle."""
+
+    grant: Grant
+    device_uuid: str | None
+    reason: EndReason
+    releasing_at: datetime
+    pod: PodFate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed(_Lease):
+    """It has ended and never changes again. `gpu_seconds` is whole-GPU time: share times seconds held."""
+
+    grant: Grant | None
+    device_uuid: str | None
+    reason: EndReason
+    closed_at: datetime
+    gpu_seconds: float
+
+
+Lease = Queued | Granted | Ready | Active | Releasing | Closed
+Held = Granted | Ready | Active
+"""The states from which a lease is given back."""
+
+
+def _kept(lease: Lease) -> dict[str, Any]:
+    return {f.name: getattr(lease, f.name) for f in fields(_Lease)}
+
+
+def grant(lease: Queued, decision: Decision, generation: int, now: datetime, expires_at: datetime | None) -> Granted:
+    """Queued → Granted."""
+    profile = decision.profile
+    return Granted(
+        **_kept(lease),
+        avoid=lease.avoid,
+        grant=Grant(
+            node=decision.node,
+            placement=decision.placement,
+            profile=None if profile is None else profile.name,
+            profile_id=None if profile is None else profile.profile_id,
+            model=decision.gpu.model,
+            memory_mib=decision.memory_mib,
+            multiprocessors=decision.multiprocessors,
+            share=decision.share,
+            cut=decision.cut,
+            generation=generation,
+            granted_at=now,
+            expires_at=expires_at,
+        ),
+    )
+
+
+def make_ready(lease: Granted, device_uuid: str, now: datetime) -> Ready:
+    """Granted → Ready: the agent saw the device."""
+    return Ready(**_kept(lease), grant=lease.grant, device_uuid=device_uuid, ready_at=now)
+
+
+def requeue(lease: Granted) -> Queued:
+    """Granted → Queued at its old place: it could not be made, so that GPU is avoided."""
+    return Queued(**_kept(lease), avoid=lease.avoid | {lease.grant.placement.gpu_uuid})
+
+
+def activate(lease: Ready | Active, now: datetime) -> Active:
+    """Ready → Active, or Active seen once more."""
+    match lease:
+        case Ready():
+            return Active(
+                **_kept(lease),
+                grant=lease.grant,
+                device_uuid=lease.device_uuid,
+                ready_at=lease.ready_at,
+                active_at=now,
+                seen_at=now,
+            )
+        case Active():
+            return Active(
+                **_kept(lease),
+                grant=lease.grant,
+                device_uuid=lease.device_uuid,
+                ready_at=lease.ready_at,
+                active_at=lease.active_at,
+                seen_at=now,
+            )
+
+
+def cancel(lease: Queued, reason: EndReason, now: datetime) -> Closed:
+    """Queued → Closed: nothing was held, so nothing has to be cleaned."""
+    return Closed(**_kept(lease), grant=None, device_uuid=None, reason=reason, closed_at=now, gpu_seconds=0.0)
+
+
+def release(lease: Held, reason: EndReason, pod: PodFate, now: datetime) -> Releasing:
+    """Granted, Ready or Active → Releasing."""
+    device_uuid = None if isinstance(lease, Granted) else lease.device_uuid
+    return Releasing(
+        **_kept(lease), grant=lease.grant, device_uuid=device_uuid, reason=reason, releasing_at=now, pod=pod
+    )
+
+
+def close(lease: Releasing, now: datetime) -> Closed:
+    """Releasing → Closed. The caller has seen that the pod is gone and the device idle."""
+    held = max((now - lease.grant.granted_at).total_seconds(), 0.0)
+    return Closed(
+        **_kept(lease),
+        grant=lease.grant,
+        device_uuid=lease.device_uuid,
+        reason=lease.reason,
+        closed_at=now,
+        gpu_seconds=held * lease.grant.share,
+    )

@@ -1,0 +1,53 @@
+"""Errors on the wire: `application/problem+json` (RFC 9457) with a closed set of codes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from pydantic import BaseModel
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class ProblemCode(StrEnum):
+    """Why the allocator said no. Each says who can do something about it."""
+
+    INVALID = "invalid"
+    """400. The body or query cannot be understood: whoever wrote it."""
+    UNAUTHENTICATED = "unauthenticated"
+    """401. No token, or one that is not known: log in again."""
+    FORBIDDEN = "forbidden"
+    """403. Known, but not allowed: ask an admin of the hub for the scope."""
+    NOT_FOUND = "not-found"
+    """404. No such lease, node or page."""
+    METHOD_NOT_ALLOWED = "method-not-allowed"
+    """405. The page exists, not for this verb."""
+    IMPOSSIBLE = "impossible"
+    """422. No waiting will ever serve this request on these GPUs: choose another, or ask an admin."""
+    CONFLICT = "conflict"
+    """409. The lease is in a state that does not allow it, or the holder already has a lease of another kind."""
+    TOO_LARGE = "too-large"
+    """413. The body is larger than any honest one."""
+    QUEUE_FULL = "queue-full"
+    """429. Too many wait already: try later."""
+    INTERNAL = "internal"
+    """500. A fault of ours; the log of the allocator has it under the request id."""
+    NOT_READY = "not-ready"
+    """503. The allocator or its database cannot serve now: try again."""
+
+
+class Problem(BaseModel):
+    """The body of every answer that is an error.
+
+    Attributes:
+        status: the HTTP status, repeated.
+        code: one of `ProblemCode`.
+        title: the kind of problem in a few words.
+        detail: a sentence for a person: what happened and what to do.
+    """
+
+    status: int
+    code: ProblemCode
+    title: str
+    detail: str
