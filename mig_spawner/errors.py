@@ -13,6 +13,11 @@
     │   ├── NotSupported            this GPU or driver cannot do that
     │   ├── NoPermission            the agent lacks the right
     │   └── DeviceLost              the GPU fell off the bus; nothing more may be granted there
+    ├── DemoFailed                  a part of the demo did not come up, or its tour saw something wrong
+    ├── StoreError                  the ledger says no, or nothing
+    │   ├── SliceTaken              another lease, or what is left of one, has that memory slice
+    │   ├── HolderHasLease          the holder has an open lease already
+    │   └── StoreUnavailable        the database does not answer; nothing was written
     └── InvalidTransition           a lease cannot go from here to there
 
 Messages are sentences for the person who can do something about it. A class exists where somebody catches it.
@@ -36,8 +41,28 @@ class InvalidProfile(InvalidRequest):
     """A string that names no MIG profile."""
 
 
+class StoreError(MigSpawnerError):
+    """The ledger did not take a step. Nothing of it was written."""
+
+
+class SliceTaken(StoreError):
+    """A memory slice of the placement is held already."""
+
+
+class HolderHasLease(StoreError):
+    """The holder has an open lease already."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached, is locked for too long, or is full."""
+
+
 class InvalidTransition(MigSpawnerError):
     """A lease was asked to make a move that its state does not allow."""
+
+
+class DemoFailed(MigSpawnerError):
+    """A part of the demo did not come up or ended, or a step of its tour saw something else than it should."""
 
 
 class AllocatorError(MigSpawnerError):

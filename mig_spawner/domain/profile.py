@@ -20,7 +20,8 @@ MEDIA_EXTENSIONS: Final = ("", "+me", "+me.all", "-me", "+gfx")
 
 _MAX_LENGTH: Final = 64
 _PATTERN: Final = re.compile(
-    r"(?:mig-)?(?:(?P<ci>\d{1,2})c\.)?(?P<g>[1-9]\d?)g\.(?P<gb>\d{1,4})gb(?P<suffix>[+.]me\.all|[+.]me|-me|[+.]gfx)?"
+    r"(?:mig-)?(?:(?P<ci>\d{1,2})c\.)?(?P<g>[1-9]\d?)g\.(?P<gb>\d{1,4})gb(?P<suffix>[+.]me\.all|[+.]me|-me|[+.]gfx)?",
+    re.ASCII,
 )
 
 

@@ -1,0 +1,142 @@
+"""The port to the driver of a node's GPUs.
+
+What every adapter promises:
+
+- Calls block, may take seconds, and are made from one thread only, one at a time, within one session (`open` … `close`).
+- Values are ours; handles of the driver never leave an adapter and are not kept over a change.
+- Every failure is a `mig_spawner.errors.DriverError`, of the most telling kind.
+- GPUs are known by `gpu_uuid`. Their order, their indices and the ids of GPU instances mean nothing between two calls.
+- A call that raises has changed nothing, with one exception: `create` and `destroy` may leave a GPU instance without compute
+  instance behind. `list_instances` shows it with `mig_uuid` None, and `destroy` removes it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from mig_spawner.domain.gpu import Placement, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class GPUInfo:
+    """A GPU as its driver describes it.
+
+    Attributes:
+        memory_mib: total, MiB.
+        multiprocessors: SMs of the whole GPU.
+        mig_enabled: the mode now; None for a GPU that has no such mode, or that does not answer.
+        problem: why it does not answer, a sentence; empty if it does. The other fields are then what was last known.
+    """
+
+    gpu_uuid: str
+    model: str
+    memory_mib: int
+    multiprocessors: int
+    mig_enabled: bool | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A GPU instance that exists.
+
+    Attributes:
+        gpu_instance_id: the driver's number. It is free again after destroy, and says nothing about the placement.
+        start, size: the placement in memory slices, as read from the driver.
+        mig_uuid: of the MIG device whose compute instance fills it; None without one. It may come back after destroy and create.
+        compute_instances: how many it has. None of them: it is half-made. Several, or one that does not fill it: an admin has cut
+            it further, and nobody but the admin may touch it.
+    """
+
+    gpu_uuid: str
+    gpu_instance_id: int
+    profile_id: int
+    start: int
+    size: int
+    mig_uuid: str | None
+    compute_instances: int
+
+    @property
+    def half_made(self) -> bool:
+        return self.compute_instances == 0
+
+    @property
+    def placement(self) -> Placement:
+        return Placement(self.gpu_uuid, self.start, self.size)
+
+
+class Driver(ABC):
+    """What an agent asks of a driver. See the module for what holds for every call."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin the session. Raises `DriverError` with a sentence for the admin if there is no usable driver."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the driver. Harmless without a session. A held session blocks a GPU reset by others."""
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def boot_id(self) -> str:
+        """A text that changes when the node boots; GPU instances do not survive that."""
+
+    @abstractmethod
+    def list_gpus(self) -> tuple[GPUInfo, ...]:
+        """All GPUs, with and without MIG. One that stopped answering is in it with a `problem`, not left out and not raised."""
+
+    @abstractmethod
+    def list_profiles(self, gpu_uuid: str) -> tuple[Profile, ...]:
+        """What the GPU can be cut into, with placements as the driver gives them. Empty for a GPU without MIG, and for old
+        drivers while MIG mode is off."""
+
+    @abstractmethod
+    def list_instances(self, gpu_uuid: str) -> tuple[Instance, ...]:
+        """Every GPU instance, whoever made it, half-made ones too. Empty while MIG mode is off."""
+
+    @abstractmethod
+    def processes(self, gpu_uuid: str, device_uuid: str) -> int:
+        """How many processes run on a MIG device, or on the uncut GPU if `device_uuid` is its own. Raises if that is not known:
+        unknown is not idle."""
+
+    @abstractmethod
+    def create(self, gpu_uuid: str, profile_id: int, start: int, size: int) -> Instance:
+        """Make a GPU instance at exactly this placement, and the compute instance that fills it.
+
+        If the compute instance cannot be made, the GPU instance is destroyed again before this raises, if that is possible.
+
+        Raises:
+            InsufficientResources: the placement overlaps another instance, or the engines are used up.
+            NotSupported: MIG mode is off, or the GPU has no such profile or placement.
+        """
+
+    @abstractmethod
+    def destroy(self, instance: Instance) -> None:
+        """Destroy the compute instances of a GPU instance, then itself.
+
+        The instance is read again first: if its id now belongs to another profile or placement, nothing is touched.
+
+        Raises:
+            DeviceNotFound: it is gone already, or something else has its id.
+            DeviceInUse: a process runs on it, or the driver has not let go of it yet (then it may be half-made now). Try again later.
+        """
+
+    @abstractmethod
+    def set_mig_mode(self, gpu_uuid: str, enabled: bool) -> None:
+        """Switch MIG mode of an idle, empty GPU. On Ampere that resets it. UUIDs stay, handles and indices may not.
+
+        Raises:
+            DeviceInUse: it has clients or instances, or needs a reset that cannot be had now.
+            NotSupported: it has no MIG mode.
+        """

@@ -1,0 +1,263 @@
+"""The contract of the driver port. The same tests run on every adapter (see `make_rig`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mig_spawner.agent.driver.base import Instance
+from mig_spawner.domain.gpu import Placement
+from mig_spawner.errors import DeviceInUse, DeviceLost, DeviceNotFound, DriverError, InsufficientResources, NotSupported
+from mig_spawner.testing.gpu import Verb, find_model
+from mig_spawner.testing.gpu.fault import ErrorKind
+
+MakeRig = Callable[..., Any]
+
+ONE, ONE_ME, TWO, THREE, FOUR, SEVEN = 19, 20, 14, 9, 5, 0
+
+
+def test_gpus_are_listed_in_order_with_what_they_are(make_rig: MakeRig) -> None:
+    rig = make_rig("a100-80gb", "a100-80gb", "a30-24gb")
+    first, second, third = rig.driver.list_gpus()
+    assert len({first.gpu_uuid, second.gpu_uuid, third.gpu_uuid}) == 3
+    assert first.gpu_uuid.startswith("GPU-")
+    assert (first.model, first.memory_mib, first.multiprocessors) == ("NVIDIA A100-SXM4-80GB", 81920, 108)
+    assert third.model == "NVIDIA A30"
+    assert [g.mig_enabled for g in (first, second, third)] == [False] * 3
+    assert not first.problem
+
+
+@pytest.mark.parametrize("model", ["a30-24gb", "a100-80gb", "h100-80gb", "rtx-pro-6000"])
+def test_profiles_come_with_their_placements(make_rig: MakeRig, model: str) -> None:
+    rig = make_rig(model)
+    listed = rig.driver.list_profiles(rig.ready())
+    assert sorted(listed, key=lambda p: p.profile_id) == sorted(
+        find_model(model).gpu("x").profiles, key=lambda p: p.profile_id
+    )
+
+
+def test_a_created_instance_is_a_mig_device_where_it_was_asked_for(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, THREE, 4, 4)
+    assert (made.gpu_uuid, made.profile_id, made.placement) == (gpu, THREE, Placement(gpu, 4, 4))
+    assert made.mig_uuid is not None
+    assert made.mig_uuid.startswith("MIG-")
+    assert (made.compute_instances, made.half_made) == (1, False)
+    assert rig.driver.list_instances(gpu) == (made,)
+    assert rig.driver.processes(gpu, made.mig_uuid) == 0
+
+
+def test_every_instance_has_its_own_numbers(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    for start in (5, 0, 3, 6, 1):
+        rig.driver.create(gpu, ONE, start, 1)
+    rig.driver.destroy(next(i for i in rig.driver.list_instances(gpu) if i.start == 3))
+    rig.driver.create(gpu, ONE, 4, 1)
+    seen = rig.driver.list_instances(gpu)
+    assert sorted(i.start for i in seen) == [0, 1, 4, 5, 6]
+    assert len({i.mig_uuid for i in seen}) == len({i.gpu_instance_id for i in seen}) == 5
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        pytest.param([(ONE, 3, 1)], (FOUR, 0, 4), id="overlap"),
+        pytest.param([(THREE, 0, 4)], (THREE, 0, 4), id="the same place"),
+        pytest.param([(ONE_ME, 0, 1)], (ONE_ME, 1, 1), id="engines used up"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_way(
+    make_rig: MakeRig, there: list[tuple[int, int, int]], wanted: tuple[int, int, int]
+) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    for place in there:
+        rig.driver.create(gpu, *place)
+    before = rig.driver.list_instances(gpu)
+    with pytest.raises(InsufficientResources):
+        rig.driver.create(gpu, *wanted)
+    assert rig.driver.list_instances(gpu) == before
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param((4711, 0, 1), id="no such profile"),
+        pytest.param((THREE, 2, 4), id="no such start"),
+        pytest.param((THREE, 0, 3), id="another size"),
+        pytest.param((ONE, 7, 1), id="the eighth slice"),
+    ],
+)
+def test_what_the_gpu_does_not_offer_is_not_supported(make_rig: MakeRig, wanted: tuple[int, int, int]) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    with pytest.raises(NotSupported):
+        rig.driver.create(gpu, *wanted)
+    assert rig.driver.list_instances(gpu) == ()
+
+
+def test_with_mig_mode_off_there_is_nothing_and_nothing_can_be_made(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.uuids[0]
+    assert rig.driver.list_instances(gpu) == ()
+    with pytest.raises(NotSupported):
+        rig.driver.create(gpu, ONE, 0, 1)
+
+
+def test_destroying_frees_the_place_and_happens_once(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, SEVEN, 0, 8)
+    rig.driver.destroy(made)
+    assert rig.driver.list_instances(gpu) == ()
+    with pytest.raises(DeviceNotFound):
+        rig.driver.destroy(made)
+    rig.driver.create(gpu, ONE, 0, 1)
+
+
+def test_an_instance_with_a_process_stays(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, ONE, 0, 1)
+    rig.node.set_processes(made.mig_uuid, 2)
+    assert rig.driver.processes(gpu, made.mig_uuid) == 2
+    with pytest.raises(DeviceInUse):
+        rig.driver.destroy(made)
+    assert rig.driver.list_instances(gpu) == (made,)
+    rig.node.set_processes(made.mig_uuid, 0)
+    rig.driver.destroy(made)
+
+
+def test_an_id_that_means_something_else_now_is_not_destroyed(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    old = rig.driver.create(gpu, ONE, 0, 1)
+    rig.driver.destroy(old)
+    new = rig.driver.create(gpu, ONE, 5, 1)
+    assert new.gpu_instance_id == old.gpu_instance_id, "or this test says nothing"
+    with pytest.raises(DeviceNotFound):
+        rig.driver.destroy(old)
+    assert rig.driver.list_instances(gpu) == (new,)
+
+
+def test_a_create_that_fails_half_way_leaves_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    rig.node.fail_next(Verb.CREATE_COMPUTE_INSTANCE)
+    with pytest.raises(DriverError):
+        rig.driver.create(gpu, ONE, 0, 1)
+    assert rig.driver.list_instances(gpu) == ()
+
+
+def test_a_create_that_cannot_be_undone_is_seen_half_made_and_can_be_removed(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    rig.node.fail_next(Verb.CREATE_COMPUTE_INSTANCE, ErrorKind.INSUFFICIENT_RESOURCES)
+    rig.node.fail_next(Verb.DESTROY_GPU_INSTANCE, ErrorKind.DEVICE_IN_USE)
+    with pytest.raises(InsufficientResources):
+        rig.driver.create(gpu, THREE, 0, 4)
+    (half,) = rig.driver.list_instances(gpu)
+    assert half.half_made
+    assert (half.mig_uuid, half.placement) == (None, Placement(gpu, 0, 4))
+    rig.driver.destroy(half)
+    assert rig.driver.list_instances(gpu) == ()
+
+
+def test_a_destroy_that_stops_half_way_can_be_finished(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, ONE, 0, 1)
+    rig.node.fail_next(Verb.DESTROY_GPU_INSTANCE, ErrorKind.DEVICE_IN_USE)
+    with pytest.raises(DeviceInUse):
+        rig.driver.destroy(made)
+    (half,) = rig.driver.list_instances(gpu)
+    assert half.half_made
+    rig.driver.destroy(half)
+    assert rig.driver.list_instances(gpu) == ()
+
+
+@pytest.mark.parametrize("model", ["a100-80gb", "h100-80gb"])
+def test_mig_mode_changes_on_an_idle_empty_gpu_alone(make_rig: MakeRig, model: str) -> None:
+    rig = make_rig(model)
+    gpu = rig.uuids[0]
+    rig.node.set_processes(gpu, 1)
+    assert rig.driver.processes(gpu, gpu) == 1
+    with pytest.raises(DeviceInUse):
+        rig.driver.set_mig_mode(gpu, True)
+    rig.node.set_processes(gpu, 0)
+    rig.driver.set_mig_mode(gpu, True)
+    assert rig.driver.list_gpus()[0].mig_enabled is True
+    made = rig.driver.create(gpu, rig.driver.list_profiles(gpu)[0].profile_id, 0, 1)
+    with pytest.raises(DeviceInUse):
+        rig.driver.set_mig_mode(gpu, False)
+    assert rig.driver.list_instances(gpu) == (made,)
+    rig.driver.destroy(made)
+    rig.driver.set_mig_mode(gpu, False)
+    assert rig.driver.list_gpus()[0].mig_enabled is False
+
+
+def test_switching_to_what_it_is_does_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, ONE, 0, 1)
+    rig.driver.set_mig_mode(gpu, True)
+    assert rig.driver.list_instances(gpu) == (made,)
+
+
+def test_a_lost_gpu_says_so_and_spoils_no_other(make_rig: MakeRig) -> None:
+    rig = make_rig("a100-80gb", "a100-80gb")
+    gpu, other = rig.ready(0), rig.ready(1)
+    made = rig.driver.create(gpu, ONE, 0, 1)
+    rig.node.lose(gpu)
+    infos = {g.gpu_uuid: g for g in rig.driver.list_gpus()}
+    assert infos[gpu].problem
+    assert (infos[gpu].model, infos[gpu].mig_enabled) == ("NVIDIA A100-SXM4-80GB", None)
+    assert not infos[other].problem
+    with pytest.raises(DeviceLost):
+        rig.driver.list_instances(gpu)
+    with pytest.raises(DeviceLost):
+        rig.driver.destroy(made)
+    with pytest.raises(DeviceLost):
+        rig.driver.create(gpu, ONE, 1, 1)
+    rig.driver.create(other, ONE, 1, 1)
+
+
+def test_processes_that_cannot_be_read_are_not_called_none(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, ONE, 0, 1)
+    rig.node.set_processes(made.mig_uuid, None)
+    with pytest.raises(DriverError):
+        rig.driver.processes(gpu, made.mig_uuid)
+    with pytest.raises(DeviceNotFound):
+        rig.driver.processes(gpu, "MIG-00000000-0000-0000-0000-000000000000")
+
+
+def test_instances_do_not_survive_a_boot(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.ready()
+    rig.driver.create(gpu, ONE, 0, 1)
+    before = rig.driver.boot_id()
+    assert rig.driver.boot_id() == before
+    rig.node.reboot()
+    assert rig.driver.boot_id() != before
+    assert rig.driver.list_instances(gpu) == ()
+
+
+def test_an_unknown_gpu_is_not_found(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    unknown = Instance("GPU-x", 1, ONE, 0, 1, None, 0)
+    with pytest.raises(DeviceNotFound):
+        rig.driver.list_profiles("GPU-x")
+    with pytest.raises(DeviceNotFound):
+        rig.driver.destroy(unknown)
+
+
+def test_a_session_can_be_closed_twice(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.driver.close()
+    rig.driver.close()

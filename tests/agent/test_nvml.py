@@ -1,0 +1,115 @@
+"""The NVML adapter where no driver is: it loads, and says what is missing. With a library it runs the contract instead."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mig_spawner.agent.driver import code
+from mig_spawner.agent.driver.nvml import NVMLDriver
+from mig_spawner.errors import (
+    DeviceInUse,
+    DeviceLost,
+    DeviceNotFound,
+    DriverError,
+    InsufficientResources,
+    NoPermission,
+    NotSupported,
+)
+from mig_spawner.testing.gpu import list_models
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+without_driver = pytest.mark.skipif(_has_driver(), reason="this machine has an NVIDIA driver")
+
+
+@without_driver
+def test_without_a_driver_it_says_what_is_missing() -> None:
+    driver = NVMLDriver()
+    with pytest.raises(DriverError, match=r"libnvidia-ml\.so\.1 was not found.*--driver fake"):
+        driver.open()
+    driver.close()
+
+
+@without_driver
+def test_the_command_says_it_in_one_sentence() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "mig_spawner.cli", "agent", "--node=n", "--allocator-url=http://127.0.0.1:9"],
+        env={"MIG_AGENT_TOKEN": "t", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("mig-spawner agent: There is no NVIDIA driver here")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_the_boot_id_is_the_kernels(tmp_path: Path) -> None:
+    file = tmp_path / "boot_id"
+    file.write_text("7d0c5f9e-1111-2222-3333-444455556666\n")
+    assert NVMLDriver(boot_id=file).boot_id() == "7d0c5f9e-1111-2222-3333-444455556666"
+    with pytest.raises(DriverError, match="boot id cannot be read"):
+        NVMLDriver(boot_id=tmp_path / "none").boot_id()
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (3, NotSupported),
+        (4, NoPermission),
+        (6, DeviceNotFound),
+        (13, NotSupported),
+        (15, DeviceLost),
+        (16, DeviceInUse),
+        (19, DeviceInUse),
+        (23, InsufficientResources),
+        (25, NotSupported),
+        (2, DriverError),
+        (999, DriverError),
+    ],
+)
+def test_codes_become_errors_that_say_what_was_tried(value: int, kind: type[DriverError]) -> None:
+    error = code.error_of(value, "In use", "creating it")
+    assert type(error) is kind
+    assert str(error) == f"NVML answered {value} (In use) when creating it."
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [(9, "nvidia-smi must work"), (12, "libnvidia-ml.so.1 was not found"), (4, "NVML answered 4 (why)")],
+)
+def test_no_driver_has_a_reason(value: int, sentence: str) -> None:
+    assert sentence in code.why_no_driver(value, "why")
+
+
+@pytest.mark.parametrize("key", ["a30-24gb", "a100-40gb", "a100-80gb", "h100-80gb-sxm", "h100-80gb-pcie"])
+def test_names_that_an_old_driver_does_not_give_are_computed_as_printed(key: str) -> None:
+    model = next(m for m in list_models() if m.key == key)
+    for row in model.profiles:
+        profile = row.profile
+        name = code.computed_name(row.nvml_profile_value, profile.compute_slices, profile.memory_mib, model.memory_mib)
+        assert name == str(profile.name)
+
+
+@pytest.mark.parametrize(
+    ("cores", "capability", "expected"),
+    [
+        pytest.param(6912, (8, 0), 108, id="A100"),
+        pytest.param(16896, (9, 0), 132, id="H100"),
+        pytest.param(24064, (12, 0), 188, id="RTX PRO 6000"),
+    ],
+)
+def test_multiprocessors_of_a_whole_gpu(cores: int, capability: tuple[int, int], expected: int) -> None:
+    assert code.multiprocessors(cores, capability) == expected
