@@ -53,6 +53,8 @@ class AllocatorClient:
             timeout=timeout_s,
             transport=transport,
             trust_env=False,
+            # Reading the certificates of the system takes a tenth of a second, and nobody is asked for one on plain HTTP.
+            verify=self.url.startswith("https:"),
         )
 
     def __repr__(self) -> str:

@@ -1,0 +1,64 @@
+"""What a node should look like, from the ledger: the answer to its report."""
+
+from __future__ import annotations
+
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.store.base import Holding, NodeRecord
+from mig_spawner.domain.lease import EndReason, Releasing
+from mig_spawner.wire.node import DesiredInstance, DesiredNode, DesiredWhole, DestroyableInstance
+
+
+def refresh_desired(ledger: Ledger) -> None:
+    """Write the desired state of every node where it differs, under a new generation."""
+    for node in list(ledger.nodes.values()):
+        desired = desired_node(ledger, node)
+        if desired != node.desired:
+            generation = ledger.tx.next_generation()
+            ledger.tx.put_desired(node.name, desired.model_copy(update={"generation": generation}))
+
+
+def desired_node(ledger: Ledger, node: NodeRecord) -> DesiredNode:
+    """The desired state of a node, under the generation it has."""
+    wanted = [lease for lease in ledger.holding.values() if lease.grant.node == node.name and _is_wanted(lease)]
+    return DesiredNode(
+        generation=node.desired.generation,
+        instances=tuple(
+            DesiredInstance(
+                lease_id=lease.lease_id,
+                gpu_uuid=lease.grant.placement.gpu_uuid,
+                profile_id=lease.grant.profile_id,
+                start=lease.grant.placement.start,
+                size=lease.grant.placement.size,
+            )
+            for lease in wanted
+            if lease.grant.profile_id is not None
+        ),
+        whole=tuple(
+            DesiredWhole(lease_id=lease.lease_id, gpu_uuid=lease.grant.placement.gpu_uuid)
+            for lease in wanted
+            if lease.grant.profile_id is None
+        ),
+        destroy=tuple(
+            DestroyableInstance(
+                gpu_uuid=remnant.placement.gpu_uuid,
+                profile_id=remnant.profile_id,
+                start=remnant.placement.start,
+                size=remnant.placement.size,
+            )
+            for remnant in ledger.remnants
+            if remnant.node == node.name
+        ),
+        cordoned=node.cordoned,
+    )
+
+
+def _is_wanted(lease: Holding) -> bool:
+    """Whether the agent keeps, or makes, what this lease holds.
+
+    A lease that ends keeps its device until it is closed, since its pod may still run; but nothing is made for it any more.
+    """
+    if not lease.grant.cut:
+        return False
+    return not isinstance(lease, Releasing) or (
+        lease.device_uuid is not None and lease.reason is not EndReason.DEVICE_LOST
+    )

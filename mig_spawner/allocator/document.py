@@ -1,0 +1,253 @@
+"""The ledger as JSON documents, with the sentences that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from mig_spawner.allocator.ending import waits_for
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.placement import left_over
+from mig_spawner.allocator.store.base import NodeRecord
+from mig_spawner.allocator.store.codec import grant_of, state_of
+from mig_spawner.domain.fleet import GPUState, profile_names
+from mig_spawner.domain.lease import (
+    Active,
+    Closed,
+    EndReason,
+    Grant,
+    Granted,
+    Lease,
+    Queued,
+    Ready,
+    Releasing,
+)
+from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.request import MIB_PER_GIB
+from mig_spawner.wire.availability import Availability, OfferDocument
+from mig_spawner.wire.base import Answer, profile_text
+from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, PlacementDocument
+from mig_spawner.wire.node import GPUDocument, StepFailure
+
+_ENDED: Final = {
+    EndReason.STOPPED: "It was given back.",
+    EndReason.CANCELLED: "It was cancelled.",
+    EndReason.START_FAILED: "Its server did not start.",
+    EndReason.WAIT_OVER: "Nothing became free in the time it could wait. Ask again, wait longer, or choose something else.",
+    EndReason.NOT_TAKEN: "Its slice was ready and nobody took it in time. Start the server again.",
+    EndReason.EXPIRED: "Its time was over.",
+    EndReason.HOLDER_LOST: "Nothing was heard of its server for too long.",
+    EndReason.POD_GONE: "Its pod was gone.",
+    EndReason.DEVICE_LOST: "Its device disappeared. Start the server again; tell an admin if it happens often.",
+    EndReason.FORCED: "An admin ended it.",
+}
+
+
+def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
+    """A lease as anybody who may see it sees it."""
+    position, queue_length = ledger.tx.queue_place(lease.lease_id) if isinstance(lease, Queued) else (None, None)
+    grant = grant_of(lease)
+    return LeaseDocument(
+        lease_id=lease.lease_id,
+        holder=HolderDocument(
+            user_id=lease.holder.user_id, server_name=lease.holder.server_name, user_name=lease.holder.user_name
+        ),
+        state=LeaseState(state_of(lease)),
+        asked=str(lease.request),
+        queued_at=lease.queued_at,
+        placement=None if grant is None else _placement(grant),
+        device_uuid=None if isinstance(lease, (Queued, Granted)) else lease.device_uuid,
+        position=position,
+        queue_length=queue_length,
+        reason=lease.reason if isinstance(lease, (Releasing, Closed)) else None,
+        detail=_detail(ledger, lease, position, queue_length),
+        gpu_seconds=lease.gpu_seconds if isinstance(lease, Closed) else None,
+    )
+
+
+def _placement(grant: Grant) -> PlacementDocument:
+    return PlacementDocument(
+        node=grant.node,
+        gpu_uuid=grant.placement.gpu_uuid,
+        model=grant.model,
+        start=grant.placement.start,
+        size=grant.placement.size,
+        profile=profile_text(grant.profile),
+        memory_mib=grant.memory_mib,
+        multiprocessors=grant.multiprocessors,
+        share=grant.share,
+        generation=grant.generation,
+        granted_at=grant.granted_at,
+        expires_at=grant.expires_at,
+    )
+
+
+def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: int | None) -> str:
+    match lease:
+        case Queued(avoid=avoid):
+            line = f"Waits for {lease.request}: number {position} of {queue_length} in the queue."
+            if not avoid:
+                return line
+            after = ledger.setting.retry_after.total_seconds()
+            return (
+                f"{line} It could not be made on {len(avoid)} GPU(s), so others are tried first; "
+                f"if none can serve it, the same ones again after {after:.0f} s."
+            )
+        case Granted(grant=grant):
+            return f"Its slice is being made on node {grant.node}."
+        case Ready(grant=grant):
+            return f"Its slice on node {grant.node} is ready for its server."
+        case Active(grant=grant):
+            return f"In use on node {grant.node}."
+        case Releasing():
+            waits = waits_for(ledger, lease)
+            return f"Being released. It waits: {'; '.join(waits)}." if waits else "Being released."
+        case Closed(reason=reason):
+            return _ENDED[reason]
+
+
+def availability(ledger: Ledger) -> Availability:
+    """What somebody who came now could be given at once, and what there is in all."""
+    fleet, free = ledger.fleet, left_over(ledger)
+    offers = [_offer(name, fleet, free) for name in profile_names(fleet)]
+    if any(state.can_be_whole for state in fleet):
+        offers.append(_whole_offer(fleet, free))
+    nodes = list(ledger.nodes.values())
+    return Availability(
+        as_of=ledger.now,
+        offers=tuple(offers),
+        queue_length=ledger.tx.queue_length(),
+        nodes=len(nodes),
+        nodes_silent=sum(ledger.is_silent(node) for node in nodes),
+        simulated=any(node.report is not None and node.report.simulated for node in nodes),
+    )
+
+
+def _offer(name: ProfileName, fleet: Sequence[GPUState], free: Sequence[GPUState]) -> OfferDocument:
+    profiles = [
+        (state, profile)
+        for state in fleet
+        for profile in (*(d.profile for d in state.devices), *state.gpu.profiles)
+        if profile.name == name
+    ]
+    states = [state for state, _ in profiles]
+    count = sum(state.free(name) for state in free)
+    return OfferDocument(
+        profile=str(name),
+        free=count,
+        total=sum(state.total(name) for state in fleet),
+        memory_gb=name.memory_gb,
+        memory_mib=min(profile.memory_mib for _, profile in profiles),
+        multiprocessors=min(profile.multiprocessors for _, profile in profiles),
+        multiprocessors_total=min(state.gpu.multiprocessors for state in states),
+        share=min(profile.size / state.gpu.grid for state, profile in profiles),
+        models=tuple(sorted({state.gpu.model for state in states})),
+        reason="" if count else _reason(states, sum(state.free(name) for state in fleet)),
+    )
+
+
+def _whole_offer(fleet: Sequence[GPUState], free: Sequence[GPUState]) -> OfferDocument:
+    states = [state for state in fleet if state.can_be_whole]
+    count = sum(state.whole_free for state in free)
+    return OfferDocument(
+        profile=None,
+        free=count,
+        total=len(states),
+        memory_gb=min(round(state.gpu.memory_mib / MIB_PER_GIB) for state in states),
+        memory_mib=min(state.gpu.memory_mib for state in states),
+        multiprocessors=min(state.gpu.multiprocessors for state in states),
+        multiprocessors_total=min(state.gpu.multiprocessors for state in states),
+        share=1.0,
+        models=tuple(sorted({state.gpu.model for state in states})),
+        reason="" if count else _reason(states, sum(state.whole_free for state in fleet)),
+    )
+
+
+def _reason(states: Sequence[GPUState], free_but_waited_for: int) -> str:
+    """Why nothing is free, for the person who wanted it."""
+    if free_but_waited_for:
+        return "others are waiting for it"
+    troubles = [state.unavailable for state in states]
+    if troubles and None not in troubles:
+        return f"not available now: {troubles[0]}"
+    if any(0 < state.layout.taken < state.gpu.grid for state in states if state.cuttable_when_empty):
+        return "not enough is free on one GPU"
+    return "all in use"
+
+
+class GPUSummary(Answer):
+    """A GPU on the page of nodes. `taken` and `grid` count memory slices; `unavailable` says why nothing is granted on it."""
+
+    gpu_uuid: str
+    model: str
+    mig_enabled: bool | None
+    dynamic: bool
+    health: str
+    grid: int
+    taken: int
+    unavailable: str | None
+
+
+class NodeDocument(Answer):
+    """A node as an admin sees it.
+
+    Attributes:
+        generation: of what it should look like; `applied_generation` the last one it has applied.
+        remnants: instances of ended leases that it has still to destroy.
+    """
+
+    node: str
+    reported_at: datetime | None
+    silent: bool
+    cordoned: bool
+    simulated: bool
+    agent_version: str
+    generation: int
+    applied_generation: int
+    remnants: int
+    gpus: tuple[GPUSummary, ...]
+    failures: tuple[StepFailure, ...]
+
+
+class NodeList(Answer):
+    """All nodes by name."""
+
+    nodes: tuple[NodeDocument, ...]
+
+
+def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:
+    """What is known of a node."""
+    report = node.report
+    states = {state.gpu.gpu_uuid: state for state in ledger.fleet if state.node == node.name}
+    return NodeDocument(
+        node=node.name,
+        reported_at=node.reported_at,
+        silent=ledger.is_silent(node),
+        cordoned=node.cordoned,
+        simulated=report is not None and report.simulated,
+        agent_version="" if report is None else report.agent_version,
+        generation=node.desired.generation,
+        applied_generation=0 if report is None else report.applied_generation,
+        remnants=sum(remnant.node == node.name for remnant in ledger.remnants),
+        gpus=tuple(_summary(gpu, states.get(gpu.gpu_uuid)) for gpu in (report.gpus if report else ())),
+        failures=report.failures if report is not None else (),
+    )
+
+
+def _summary(gpu: GPUDocument, state: GPUState | None) -> GPUSummary:
+    return GPUSummary(
+        gpu_uuid=gpu.gpu_uuid,
+        model=gpu.model,
+        mig_enabled=gpu.mig_enabled,
+        dynamic=gpu.dynamic,
+        health=gpu.health.value,
+        grid=gpu.to_domain().grid,
+        taken=0 if state is None else state.layout.taken,
+        unavailable="another node has it" if state is None else state.unavailable,
+    )
+
+
+def age(since: datetime | None, now: datetime) -> timedelta:
+    """How long ago; zero for never."""
+    return timedelta(0) if since is None else max(now - since, timedelta(0))

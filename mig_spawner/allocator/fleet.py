@@ -1,0 +1,134 @@
+"""From ledger rows and last reports to the GPUs as placement sees them.
+
+Unknown is not free and not idle: a silent node, a sick GPU, an instance whose processes cannot be counted, a pod that still
+carries a lease label: nothing is granted there, whoever put it there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant
+from mig_spawner.domain.fleet import Device, GPUState
+from mig_spawner.domain.gpu import GPU, Engines, Layout, Placement
+from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Memory slices of a GPU that something of ours has.
+
+    Attributes:
+        profile_id: None for a whole GPU, or when it is not known any more.
+        cut: the instance there was made by us, so it is nobody's to lease.
+        whole: the lease is on the whole GPU, however long its grid is by now.
+    """
+
+    placement: Placement
+    profile_id: int | None
+    cut: bool
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """Everything of ours by `gpu_uuid`, and the devices that some pod may still use."""
+
+    taken: Mapping[str, list[Taken]]
+    devices: frozenset[str]
+
+
+def occupied(holding: Iterable[Holding], remnants: Iterable[Remnant], pods: Iterable[Pod]) -> Occupied:
+    """What leases, their remnants and pods with a lease label have taken."""
+    taken: dict[str, list[Taken]] = defaultdict(list)
+    seen = set()
+    for lease in holding:
+        grant = lease.grant
+        taken[grant.placement.gpu_uuid].append(
+            Taken(grant.placement, grant.profile_id, grant.cut, whole=grant.profile_id is None)
+        )
+        seen.add(lease.lease_id)
+    for remnant in remnants:
+        taken[remnant.placement.gpu_uuid].append(Taken(remnant.placement, remnant.profile_id, cut=True))
+    strangers = [pod for pod in pods if pod.lease_id not in seen]
+    for pod in strangers:
+        if pod.placement is not None:
+            taken[pod.placement.gpu_uuid].append(Taken(pod.placement, None, cut=False))
+    return Occupied(taken, frozenset(pod.device_uuid for pod in strangers if pod.device_uuid is not None))
+
+
+def is_silent(node: NodeRecord, now: datetime, silent_after: timedelta) -> bool:
+    """Whether a node has not reported for too long to know what is there now."""
+    return node.reported_at is None or now - node.reported_at > silent_after
+
+
+def fleet_of(
+    nodes: Iterable[NodeRecord], owners: Mapping[str, str], occupied: Occupied, now: datetime, silent_after: timedelta
+) -> list[GPUState]:
+    """Every GPU of every node, in the order of names and reports."""
+    return [
+        _state(node, node.gpus[document.gpu_uuid], document, occupied, _node_trouble(node, now, silent_after))
+        for node in nodes
+        if node.report is not None
+        for document in node.report.gpus
+        if owners.get(document.gpu_uuid) == node.name
+    ]
+
+
+def _node_trouble(node: NodeRecord, now: datetime, silent_after: timedelta) -> str | None:
+    if is_silent(node, now, silent_after):
+        return f"node {node.name} is silent"
+    return f"node {node.name} is cordoned" if node.cordoned else None
+
+
+def _gpu_trouble(document: GPUDocument) -> str | None:
+    if document.health is Health.OK:
+        return None
+    why = f": {document.health_reason}" if document.health_reason else ""
+    return f"GPU {document.gpu_uuid} is {document.health}{why}"
+
+
+def _state(node: NodeRecord, gpu: GPU, document: GPUDocument, occupied: Occupied, trouble: str | None) -> GPUState:
+    ours = occupied.taken.get(gpu.gpu_uuid, [])
+    layout = Layout(gpu)
+    for taken in ours:
+        layout = layout.with_taken(gpu.whole if taken.whole else taken.placement, _engines(gpu, taken.profile_id))
+    covered = {(t.placement.start, t.placement.size) for t in ours}
+    devices = []
+    for instance in document.instances:
+        place = Placement(gpu.gpu_uuid, instance.start, instance.size)
+        if (instance.start, instance.size) not in covered:
+            layout = layout.with_taken(place, _engines(gpu, instance.profile_id))
+        if not any(t.cut and t.placement.overlaps(place) for t in ours):
+            device = _device(gpu, instance, place, ours, occupied)
+            devices += [device] if device is not None else []
+    uncut = document.mig_enabled is not True
+    return GPUState(
+        node=node.name,
+        gpu=gpu,
+        layout=layout,
+        devices=tuple(devices),
+        dynamic=document.dynamic,
+        mig_enabled=document.mig_enabled,
+        unavailable=trouble or _gpu_trouble(document),
+        busy=(uncut and document.processes != 0) or gpu.gpu_uuid in occupied.devices,
+    )
+
+
+def _device(
+    gpu: GPU, instance: InstanceDocument, place: Placement, ours: list[Taken], occupied: Occupied
+) -> Device | None:
+    """A partition that somebody else made, if it is complete and of a known profile."""
+    profile = gpu.profile_by_id(instance.profile_id)
+    if instance.mig_uuid is None or profile is None:
+        return None
+    held = any(t.placement.overlaps(place) for t in ours) or instance.mig_uuid in occupied.devices
+    return Device(place, profile, instance.mig_uuid, idle=not held and instance.processes == 0)
+
+
+def _engines(gpu: GPU, profile_id: int | None) -> Engines:
+    profile = None if profile_id is None else gpu.profile_by_id(profile_id)
+    return Engines() if profile is None else profile.engines

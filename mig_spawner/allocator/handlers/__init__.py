@@ -1,0 +1,61 @@
+"""HTTP: each handler authorises, parses, calls a service, encodes. The table of routes is here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tornado.web import Application
+
+from mig_spawner.allocator.handlers.availability import Availability, TicketHandler
+from mig_spawner.allocator.handlers.base import NotFound
+from mig_spawner.allocator.handlers.context import Context
+from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
+from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, ReleaseHolder, Renew
+from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Uncordon
+from mig_spawner.allocator.handlers.page import OAuthCallback, Page, Static
+
+STATIC = Path(__file__).parents[1] / "static"
+
+
+def application(context: Context, *, cookie_secret: bytes) -> Application:
+    """The web application under the service prefix."""
+    given: dict[str, Any] = {"context": context}
+    prefix = re.escape(context.prefix)
+    api = f"{prefix}api/v1"
+    one = "([^/]+)"
+    health = [("healthz", Healthz), ("readyz", Readyz), ("metrics", MetricsHandler)]
+    places = {"/", prefix}
+    routes: list[Any] = [(f"{place}{name}", handler, given) for name, handler in health for place in places]
+    routes += [
+        (prefix, Page, given),
+        (f"{prefix}static/(.*)", Static, {"path": str(STATIC)}),
+        (f"{api}/availability", Availability, given),
+        (f"{api}/tickets", TicketHandler, given),
+        (f"{api}/leases", Leases, given),
+        (f"{api}/leases/release", ReleaseHolder, given),
+        (f"{api}/leases/{one}", Lease, given),
+        (f"{api}/leases/{one}/renew", Renew, given),
+        (f"{api}/leases/{one}/release", Release, given),
+        (f"{api}/nodes", Nodes, given),
+        (f"{api}/nodes/{one}", Node, given),
+        (f"{api}/nodes/{one}/desired", Desired, given),
+        (f"{api}/nodes/{one}/cordon", Cordon, given),
+        (f"{api}/nodes/{one}/uncordon", Uncordon, given),
+    ]
+    if context.auth.hub is not None:
+        routes.append((f"{prefix}oauth_callback", OAuthCallback, given))
+    return Application(
+        routes,
+        default_handler_class=NotFound,
+        default_handler_args=given,
+        cookie_secret=cookie_secret,
+        # Whoever comes with a cookie is checked for XSRF by HubOAuth when it is asked who they are; tokens are exempt.
+        xsrf_cookies=False,
+        log_function=_log,
+    )
+
+
+def _log(handler: Any) -> None:
+    """Handlers log what went wrong; a line for each answer would drown it."""

@@ -1,0 +1,43 @@
+"""What handlers are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from jinja2 import Environment
+
+from mig_spawner.allocator.auth import Auth
+from mig_spawner.allocator.changes import Changes
+from mig_spawner.allocator.metrics import Metrics
+from mig_spawner.allocator.node import NodeService
+from mig_spawner.allocator.service import Desk, LeaseService
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a blocking call in a thread and returns what it returns."""
+
+    async def __call__(self, function: Callable[[], T]) -> T: ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts that handlers speak to.
+
+    Attributes:
+        prefix: the service prefix, with a slash at both ends.
+        run: for every call of a service.
+    """
+
+    prefix: str
+    desk: Desk
+    leases: LeaseService
+    nodes: NodeService
+    auth: Auth
+    changes: Changes
+    metrics: Metrics
+    templates: Environment
+    run: Run

@@ -1,0 +1,147 @@
+"""`api/v1/leases…`: acquire, read, renew, release."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mig_spawner.allocator.auth import Principal, Role
+from mig_spawner.allocator.handlers.base import Handler, allow
+from mig_spawner.allocator.refusal import refusal
+from mig_spawner.allocator.service import Seen
+from mig_spawner.allocator.store.base import Progress
+from mig_spawner.domain.lease import EndReason, PodFate
+from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest, LeaseState
+from mig_spawner.wire.problem import ProblemCode
+
+_UNDECIDED = (LeaseState.QUEUED, LeaseState.GRANTED)
+OWN_PREFIX = "name:"
+"""A person who calls the API holds leases under `name:<their name>`; the hub's spawner under the hub's number of the user."""
+
+
+class LeaseHandler(Handler):
+    """What the handlers of leases share."""
+
+    async def until(self, seen: Seen, is_stale: Callable[[LeaseDocument], bool]) -> LeaseDocument:
+        """The lease as soon as it is not stale any more, at the latest after `?wait=`."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.wait_s
+        while is_stale(seen.document) and (remaining := deadline - clock()) > 0:
+            document = seen.document
+            if not await self.context.changes.wait(_moved_from(document), seen.revision, remaining):
+                break
+            seen = await self.read(document.lease_id)
+        return seen.document
+
+    async def read(self, lease_id: str) -> Seen:
+        """A lease that the caller may see. Somebody else's is not there."""
+        seen: Seen = await self.context.run(lambda: self.context.leases.lease(lease_id))
+        if not may_see(self.principal, seen.document):
+            raise refusal(ProblemCode.NOT_FOUND, "There is no such lease.")
+        return seen
+
+    def parsed_release(self) -> LeaseRelease:
+        """How a lease ends. What a person says of a pod is not taken for known, and only admins force."""
+        release = self.parsed(LeaseRelease)
+        if self.principal.sees_all:
+            return release
+        if release.reason is EndReason.FORCED:
+            raise refusal(ProblemCode.FORBIDDEN, "Only an admin ends a lease by force. Say stopped.")
+        return release.model_copy(update={"pod": PodFate.UNKNOWN})
+
+
+def _moved_from(document: LeaseDocument) -> Callable[[Progress], bool]:
+    here = (document.state.value, document.position or 0)
+    return lambda progress: progress.leases.get(document.lease_id, ("closed", 0)) != here
+
+
+def may_see(principal: Principal, lease: LeaseDocument) -> bool:
+    return principal.sees_all or principal.person == lease.holder.user_name
+
+
+class Leases(LeaseHandler):
+    """The open leases, and asking for one."""
+
+    @allow(Role.SERVICE, Role.READ)
+    async def get(self) -> None:
+        user_id = self.get_query_argument("user_id", None, strip=False)
+        server_name = self.get_query_argument("server_name", None, strip=False)
+        user_name = None if self.principal.sees_all else self.principal.person
+        found: LeaseList = await self.context.run(
+            lambda: self.context.leases.leases(user_id=user_id, server_name=server_name, user_name=user_name)
+        )
+        self.answer(found)
+
+    @allow(Role.SERVICE, Role.RESERVE)
+    async def post(self) -> None:
+        request = self._own(self.parsed(LeaseRequest))
+        who, _ = self.principal.who, self.wait_s
+        seen = await self.call(lambda: self.context.leases.acquire(request, who=who))
+        self.answer(await self.until(seen, lambda document: document.state in _UNDECIDED))
+
+    def _own(self, request: LeaseRequest) -> LeaseRequest:
+        holder = request.holder
+        if not (holder.user_id + holder.server_name + holder.user_name).isprintable():
+            raise refusal(ProblemCode.INVALID, "holder: a name has no control character.")
+        person = self.principal.person
+        if person is None:
+            return request
+        own = f"{OWN_PREFIX}{person}"
+        if holder.user_id != own or holder.user_name not in ("", person):
+            raise refusal(ProblemCode.FORBIDDEN, f"Ask for yourself: holder.user_id is {own!r} for you.")
+        return request.model_copy(update={"holder": holder.model_copy(update={"user_name": person})})
+
+
+class Lease(LeaseHandler):
+    """One lease."""
+
+    @allow(Role.SERVICE, Role.READ)
+    async def get(self, lease_id: str) -> None:
+        known = self.get_query_argument("known", None)
+        seen = await self.read(lease_id)
+
+        def is_stale(document: LeaseDocument) -> bool:
+            if known is None:
+                return document.state in _UNDECIDED
+            return f"{document.state}:{document.position or 0}" == known
+
+        self.answer(await self.until(seen, is_stale))
+
+
+class Renew(LeaseHandler):
+    """Taking a Ready lease, and the heartbeat of an Active one."""
+
+    @allow(Role.SERVICE, Role.RESERVE)
+    async def post(self, lease_id: str) -> None:
+        await self.read(lease_id)
+        who = self.principal.who
+        self.answer(await self.call(lambda: self.context.leases.renew(lease_id, who=who)))
+
+
+class Release(LeaseHandler):
+    """Giving a lease back."""
+
+    @allow(Role.SERVICE, Role.RESERVE)
+    async def post(self, lease_id: str) -> None:
+        release = self.parsed_release()
+        await self.read(lease_id)
+        who = self.principal.who
+        self.answer(await self.call(lambda: self.context.leases.release(lease_id, release, who=who)))
+
+
+class ReleaseHolder(LeaseHandler):
+    """Giving back whatever a holder has."""
+
+    @allow(Role.SERVICE, Role.RESERVE)
+    async def post(self) -> None:
+        release = self.parsed_release()
+        user_id = self.get_query_argument("user_id", strip=False)
+        server_name = self.get_query_argument("server_name", "", strip=False)
+        own = f"{OWN_PREFIX}{self.principal.person}"
+        if not self.principal.sees_all and user_id != own:
+            raise refusal(ProblemCode.FORBIDDEN, f"Release what is yours: user_id is {own!r} for you.")
+        who = self.principal.who
+        released: LeaseList = await self.call(
+            lambda: self.context.leases.release_holder(user_id, server_name, release, who=who)
+        )
+        self.answer(released)

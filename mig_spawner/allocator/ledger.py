@@ -1,0 +1,133 @@
+"""The ledger within one transaction: what is read once, and how a lease is moved.
+
+A `Ledger` lives as long as its transaction. It reads leases, nodes and pods when first asked and keeps them in step with its
+own moves, so that every rule of the same transaction sees the same facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from mig_spawner.allocator.fleet import fleet_of, is_silent, occupied
+from mig_spawner.allocator.setting import Setting
+from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, Transaction
+from mig_spawner.domain.fleet import GPUState
+from mig_spawner.domain.gpu import Placement
+from mig_spawner.domain.lease import Active, Granted, Lease, Ready, Releasing
+from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
+
+L = TypeVar("L", bound=Lease)
+
+
+@dataclass
+class Ledger:
+    """One transaction's view.
+
+    Attributes:
+        who: written into the audit rows.
+        steps: the moves of this transaction, for counting after its commit.
+        broken: GPUs on which this transaction could not write a grant; never asked twice.
+    """
+
+    tx: Transaction
+    setting: Setting
+    who: str
+    steps: list[tuple[Lease, Lease]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    _holding: dict[str, Holding] | None = None
+    _nodes: dict[str, NodeRecord] | None = None
+    _pods: list[Pod] | None = None
+    _remnants: list[Remnant] | None = None
+    _fleet: list[GPUState] | None = None
+
+    @property
+    def now(self) -> datetime:
+        return self.tx.now
+
+    @property
+    def holding(self) -> dict[str, Holding]:
+        """Leases that hold slices, by id, in order of arrival."""
+        if self._holding is None:
+            self._holding = {lease.lease_id: lease for lease in self.tx.holding()}
+        return self._holding
+
+    @property
+    def nodes(self) -> dict[str, NodeRecord]:
+        if self._nodes is None:
+            self._nodes = {node.name: node for node in self.tx.nodes()}
+        return self._nodes
+
+    @property
+    def pods(self) -> list[Pod]:
+        if self._pods is None:
+            self._pods = self.tx.pods()
+        return self._pods
+
+    @property
+    def remnants(self) -> list[Remnant]:
+        if self._remnants is None:
+            self._remnants = self.tx.remnants()
+        return self._remnants
+
+    @property
+    def fleet(self) -> list[GPUState]:
+        """Every GPU as it is now, after the moves made so far."""
+        if self._fleet is None:
+            taken = occupied(self.holding.values(), self.remnants, self.pods)
+            silent_after = self.setting.node_silent_after
+            states = fleet_of(self.nodes.values(), self.tx.gpu_owners(), taken, self.now, silent_after)
+            self._fleet = [state for state in states if state.gpu.gpu_uuid not in self.broken]
+        return self._fleet
+
+    def move(self, before: Lease, after: L, why: str) -> L:
+        """Write a step and keep this view in step with it."""
+        self.tx.move(before, after, who=self.who, why=why)
+        self.steps.append((before, after))
+        holding = self.holding
+        if isinstance(after, (Granted, Ready, Active, Releasing)):
+            holding[after.lease_id] = after
+        else:
+            holding.pop(after.lease_id, None)
+        self._remnants = self._fleet = None
+        return after
+
+    def forget(self) -> None:
+        """Read nodes, pods and what follows from them again: this transaction has written them."""
+        self._nodes = self._pods = self._remnants = self._fleet = None
+
+    def exclude(self, gpu_uuid: str) -> None:
+        """Ask no more for this GPU in this transaction."""
+        self.broken.add(gpu_uuid)
+        self._fleet = None
+
+    def pod_of(self, lease_id: str) -> Pod | None:
+        return next((pod for pod in self.pods if pod.lease_id == lease_id), None)
+
+    def is_silent(self, node: NodeRecord) -> bool:
+        return is_silent(node, self.now, self.setting.node_silent_after)
+
+    def reported_gpu(self, node: str, gpu_uuid: str) -> GPUDocument | None:
+        """A GPU as its node last showed it; None when it did not, or is not sure of it."""
+        record = self.nodes.get(node)
+        if record is None or record.report is None:
+            return None
+        document = next((gpu for gpu in record.report.gpus if gpu.gpu_uuid == gpu_uuid), None)
+        return None if document is None or document.health in (Health.BAD, Health.SUSPECT) else document
+
+
+def instance_at(gpu: GPUDocument, placement: Placement, profile_id: int) -> InstanceDocument | None:
+    """The instance that sits exactly there and has that profile."""
+    wanted = (placement.start, placement.size, profile_id)
+    return next((i for i in gpu.instances if (i.start, i.size, i.profile_id) == wanted), None)
+
+
+def processes_on(gpu: GPUDocument, lease: Holding) -> int | None:
+    """How many processes run on what a lease holds; None if that cannot be known."""
+    profile_id = lease.grant.profile_id
+    if profile_id is None:
+        counts = [i.processes for i in gpu.instances] if gpu.mig_enabled is True else [gpu.processes]
+        return None if None in counts else sum(count for count in counts if count is not None)
+    instance = instance_at(gpu, lease.grant.placement, profile_id)
+    return 0 if instance is None else instance.processes

@@ -1,0 +1,82 @@
+"""What agents and admins may do with nodes: one transaction per use case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.observation import observe
+from mig_spawner.allocator.refusal import refusal
+from mig_spawner.allocator.service import Desk, settle
+from mig_spawner.allocator.store.base import NodeRecord
+from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.problem import ProblemCode
+
+
+@dataclass(frozen=True)
+class SeenNode:
+    """What a node should look like, as it was read at a revision of the ledger."""
+
+    desired: DesiredNode
+    revision: int
+
+
+class NodeService:
+    """Reports, desired states and cordons. Errors as in `LeaseService`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def report(self, name: str, report: NodeReport, *, who: str) -> DesiredNode:
+        """Take in an inventory, move the leases it concerns, and say what the node should look like now."""
+        with self._desk.writing(who) as ledger:
+            _refuse_foreign_gpus(ledger, name, report)
+            ledger.tx.put_report(name, report)
+            ledger.forget()
+            observe(ledger, _known(ledger, name), report)
+            settle(ledger)
+            ledger.forget()
+            return _known(ledger, name).desired
+
+    def desired(self, name: str) -> SeenNode:
+        with self._desk.reading() as ledger:
+            return SeenNode(_known(ledger, name).desired, ledger.tx.revision)
+
+    def nodes(self) -> NodeList:
+        with self._desk.reading() as ledger:
+            return NodeList(nodes=tuple(node_document(ledger, node) for node in ledger.nodes.values()))
+
+    def cordon(self, name: str, cordoned: bool, *, who: str) -> NodeDocument:
+        """Grant nothing more on a node, or grant again. What runs is left alone. Doing it twice does no harm."""
+        with self._desk.writing(who) as ledger:
+            if _known(ledger, name).cordoned is not cordoned:
+                ledger.tx.put_cordoned(name, cordoned)
+                ledger.forget()
+            settle(ledger)
+            ledger.forget()
+            return node_document(ledger, _known(ledger, name))
+
+
+def _known(ledger: Ledger, name: str) -> NodeRecord:
+    node = ledger.nodes.get(name)
+    if node is None:
+        raise refusal(ProblemCode.NOT_FOUND, "No such node has reported yet.")
+    return node
+
+
+def _refuse_foreign_gpus(ledger: Ledger, name: str, report: NodeReport) -> None:
+    """Two nodes cannot have one GPU. Whoever reported it first keeps it, until it is silent and nothing of ours is on the GPU."""
+    owners = ledger.tx.gpu_owners()
+    in_use = {lease.grant.placement.gpu_uuid for lease in ledger.holding.values()}
+    in_use |= {remnant.placement.gpu_uuid for remnant in ledger.remnants}
+    for gpu in report.gpus:
+        owner = owners.get(gpu.gpu_uuid)
+        if owner is None or owner == name:
+            continue
+        if gpu.gpu_uuid in in_use or not ledger.is_silent(ledger.nodes[owner]):
+            raise refusal(
+                ProblemCode.CONFLICT,
+                f"GPU {gpu.gpu_uuid} is reported by node {owner} already. One of the two agents sees a GPU that is not its own, "
+                f"or runs under a wrong node name.",
+            )

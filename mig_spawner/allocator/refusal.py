@@ -1,0 +1,41 @@
+"""Saying no: the code decides the HTTP status, the sentence is for the person."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mig_spawner.errors import AllocatorRefused
+from mig_spawner.wire.problem import ProblemCode
+
+STATUS: Final = {
+    ProblemCode.INVALID: 400,
+    ProblemCode.UNAUTHENTICATED: 401,
+    ProblemCode.FORBIDDEN: 403,
+    ProblemCode.NOT_FOUND: 404,
+    ProblemCode.METHOD_NOT_ALLOWED: 405,
+    ProblemCode.CONFLICT: 409,
+    ProblemCode.TOO_LARGE: 413,
+    ProblemCode.IMPOSSIBLE: 422,
+    ProblemCode.QUEUE_FULL: 429,
+    ProblemCode.INTERNAL: 500,
+    ProblemCode.NOT_READY: 503,
+}
+
+TITLE: Final = {
+    ProblemCode.INVALID: "The request cannot be understood",
+    ProblemCode.UNAUTHENTICATED: "Not logged in",
+    ProblemCode.FORBIDDEN: "Not allowed",
+    ProblemCode.NOT_FOUND: "Not found",
+    ProblemCode.METHOD_NOT_ALLOWED: "Not a verb of this page",
+    ProblemCode.CONFLICT: "Not in this state",
+    ProblemCode.TOO_LARGE: "Too large",
+    ProblemCode.IMPOSSIBLE: "Never to be had",
+    ProblemCode.QUEUE_FULL: "The queue is full",
+    ProblemCode.INTERNAL: "A fault of the allocator",
+    ProblemCode.NOT_READY: "Not ready",
+}
+
+
+def refusal(code: ProblemCode, detail: str) -> AllocatorRefused:
+    """The error to raise; handlers turn it into a problem document."""
+    return AllocatorRefused(detail, status=STATUS[code], code=code)

@@ -1,0 +1,218 @@
+"""What holders may do with leases: one transaction per use case.
+
+Every method blocks; handlers run them in a thread. Each ends with the same steps as every other change of the ledger: close what
+may be closed, serve the queue, write what the nodes should look like.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from mig_spawner.allocator.desire import refresh_desired
+from mig_spawner.allocator.document import availability, lease_document
+from mig_spawner.allocator.ending import close_ended, waits_for
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.placement import place_queue
+from mig_spawner.allocator.refusal import refusal
+from mig_spawner.allocator.setting import Setting
+from mig_spawner.allocator.store.base import Store
+from mig_spawner.domain import lease as transition
+from mig_spawner.domain.fleet import impossible
+from mig_spawner.domain.lease import (
+    Active,
+    Closed,
+    EndReason,
+    Granted,
+    Holder,
+    Lease,
+    PodFate,
+    Queued,
+    Ready,
+    Releasing,
+)
+from mig_spawner.wire.availability import Availability
+from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.problem import ProblemCode
+
+Steps = list[tuple[Lease, Lease]]
+
+
+def settle(ledger: Ledger) -> None:
+    """The steps that follow every change. They change nothing when nothing is to be done."""
+    close_ended(ledger)
+    place_queue(ledger)
+    refresh_desired(ledger)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Opens transactions as ledgers and tells `after` what each has moved, once it is on disk."""
+
+    store: Store
+    setting: Setting
+    after: Callable[[Steps], None]
+
+    @contextmanager
+    def writing(self, who: str) -> Iterator[Ledger]:
+        with self.store.writing() as tx:
+            ledger = Ledger(tx, self.setting, who)
+            yield ledger
+        self.after(ledger.steps)
+
+    @contextmanager
+    def reading(self) -> Iterator[Ledger]:
+        with self.store.reading() as tx:
+            yield Ledger(tx, self.setting, "")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A lease as it was read at a revision of the ledger."""
+
+    document: LeaseDocument
+    revision: int
+
+
+class LeaseService:
+    """Acquire, read, renew and release. `who` is for the audit.
+
+    Every method may raise `AllocatorRefused` with a code of `ProblemCode`, and `StoreUnavailable`.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def availability(self) -> Availability:
+        """What is free now."""
+        with self._desk.reading() as ledger:
+            return availability(ledger)
+
+    def acquire(self, request: LeaseRequest, *, who: str) -> Seen:
+        """The holder's lease: the open one if it asks for the same, else a new one, granted at once if the queue lets it."""
+        holder, wanted = request.holder.to_domain(), request.to_domain()
+        with self._desk.writing(who) as ledger:
+            existing = ledger.tx.open_lease(*holder.key)
+            if existing is not None:
+                _same_or_conflict(ledger, existing, request)
+                return _seen(ledger, existing)
+            reason = impossible(wanted, ledger.fleet)
+            if reason is not None:
+                raise refusal(ProblemCode.IMPOSSIBLE, reason)
+            if ledger.tx.queue_length() >= ledger.setting.queue_limit:
+                raise refusal(ProblemCode.QUEUE_FULL, "Too many wait already. Try again later.")
+            lease = _arrival(request, holder, ledger)
+            ledger.tx.add(lease, who=who, why=f"{holder} asks for {wanted}")
+            settle(ledger)
+            stored = _stored(ledger, lease.lease_id)
+            if isinstance(stored, Queued) and request.wait_budget == 0:
+                why = "nothing is free now and it is not ready to wait"
+                stored = ledger.move(stored, transition.cancel(stored, EndReason.WAIT_OVER, ledger.now), why)
+            return _seen(ledger, stored)
+
+    def lease(self, lease_id: str) -> Seen:
+        with self._desk.reading() as ledger:
+            return _seen(ledger, _stored(ledger, lease_id))
+
+    def leases(
+        self, *, user_id: str | None = None, server_name: str | None = None, user_name: str | None = None
+    ) -> LeaseList:
+        """Open leases, oldest first: all, or those that match."""
+        with self._desk.reading() as ledger:
+            found = ledger.tx.open_leases(user_id=user_id, server_name=server_name)
+            visible = [lease for lease in found if user_name is None or lease.holder.user_name == user_name]
+            return LeaseList(leases=tuple(lease_document(ledger, lease) for lease in visible))
+
+    def renew(self, lease_id: str, *, who: str) -> LeaseDocument:
+        """Ready becomes Active; an Active one is seen."""
+        with self._desk.writing(who) as ledger:
+            match _stored(ledger, lease_id):
+                case Ready() as lease:
+                    active = ledger.move(lease, transition.activate(lease, ledger.now), "its holder has taken it")
+                    return lease_document(ledger, active)
+                case Active() as lease:
+                    active = transition.activate(lease, ledger.now)
+                    ledger.tx.touch(active)
+                    return lease_document(ledger, active)
+                case Queued() | Granted():
+                    raise refusal(ProblemCode.CONFLICT, "There is nothing to take yet: the slice is not ready.")
+                case Releasing() | Closed() as lease:
+                    detail = lease_document(ledger, lease).detail
+                    raise refusal(ProblemCode.CONFLICT, f"This lease has ended. {detail}")
+
+    def release(self, lease_id: str, release: LeaseRelease, *, who: str) -> LeaseDocument:
+        """Give a lease back, or learn what one that was given back still waits for."""
+        with self._desk.writing(who) as ledger:
+            lease = _stored(ledger, lease_id)
+            _give_back(ledger, lease, release)
+            settle(ledger)
+            return lease_document(ledger, _stored(ledger, lease_id))
+
+    def release_holder(self, user_id: str, server_name: str, release: LeaseRelease, *, who: str) -> LeaseList:
+        """Give back what a holder has; an empty list when it has nothing."""
+        with self._desk.writing(who) as ledger:
+            lease = ledger.tx.open_lease(user_id, server_name)
+            if lease is None:
+                return LeaseList(leases=())
+            _give_back(ledger, lease, release)
+            settle(ledger)
+            return LeaseList(leases=(lease_document(ledger, _stored(ledger, lease.lease_id)),))
+
+
+def _seen(ledger: Ledger, lease: Lease) -> Seen:
+    return Seen(lease_document(ledger, lease), ledger.tx.revision)
+
+
+def _stored(ledger: Ledger, lease_id: str) -> Lease:
+    lease = ledger.tx.lease(lease_id)
+    if lease is None:
+        raise refusal(ProblemCode.NOT_FOUND, "There is no such lease.")
+    return lease
+
+
+def _arrival(request: LeaseRequest, holder: Holder, ledger: Ledger) -> Queued:
+    wait = request.wait_budget
+    return Queued(
+        lease_id=secrets.token_hex(8),
+        holder=holder,
+        request=request.to_domain(),
+        queued_at=ledger.now,
+        wait_until=None if wait is None else ledger.now + timedelta(seconds=wait),
+        duration_s=request.duration,
+    )
+
+
+def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) -> None:
+    if isinstance(existing, Releasing):
+        detail = "; ".join(waits_for(ledger, existing)) or "a moment"
+        raise refusal(
+            ProblemCode.CONFLICT,
+            f"Your previous slice is still being released; it waits: {detail}. Try again in a moment.",
+        )
+    if existing.request != request.to_domain():
+        verb = "waits for" if isinstance(existing, Queued) else "has"
+        raise refusal(
+            ProblemCode.CONFLICT,
+            f"This server already {verb} {existing.request}. Stop it before you ask for {request.to_domain()}.",
+        )
+
+
+def _give_back(ledger: Ledger, lease: Lease, release: LeaseRelease) -> None:
+    pod = f", pod {release.pod_name}" if release.pod_name else ""
+    why = f"{release.reason}, its pod is {release.pod}{pod}"
+    match lease:
+        case Queued():
+            ledger.move(lease, transition.cancel(lease, release.reason, ledger.now), why)
+        case Granted() | Ready() | Active():
+            ledger.move(lease, transition.release(lease, release.reason, release.pod, ledger.now), why)
+        case Releasing():
+            if release.reason is EndReason.FORCED and release.pod is PodFate.GONE:
+                forced = replace(lease, reason=EndReason.FORCED)
+                ledger.move(lease, transition.close(forced, ledger.now), "an admin vouches that its pod is gone")
+            elif release.pod is PodFate.GONE and lease.pod is PodFate.UNKNOWN:
+                ledger.move(lease, replace(lease, pod=PodFate.GONE), why)
+        case Closed():
+            pass

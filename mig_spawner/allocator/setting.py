@@ -1,0 +1,34 @@
+"""What an admin decides about leases, as values with units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from mig_spawner.domain.policy import Ranking, best_fit
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the allocator judges; see the traits of `AllocatorApp` for when to change what.
+
+    Attributes:
+        node_silent_after: without a report for so long, nothing is granted on a node.
+        ready_timeout: a Ready lease that nobody takes is released.
+        make_timeout: a device that is not there after so long is tried on another GPU.
+        settle_after: how long a pod that nobody has seen may still appear.
+        heartbeat_timeout: an Active lease without heartbeat, pod and process is released.
+        retry_after: GPUs on which a grant failed are tried again after so long, when no other can serve.
+        queue_limit: more do not wait.
+        watches_pods: a pod watch runs; without it only heartbeats and processes tell that a holder lives.
+    """
+
+    node_silent_after: timedelta = timedelta(seconds=60)
+    ready_timeout: timedelta = timedelta(seconds=600)
+    make_timeout: timedelta = timedelta(seconds=120)
+    settle_after: timedelta = timedelta(seconds=40)
+    heartbeat_timeout: timedelta = timedelta(seconds=300)
+    retry_after: timedelta = timedelta(seconds=60)
+    queue_limit: int = 1000
+    ranking: Ranking = best_fit
+    watches_pods: bool = False

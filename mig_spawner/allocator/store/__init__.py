@@ -1,0 +1,1 @@
+"""Where leases live. `base` is the port, `sql` its adapter; only `app` picks one."""

@@ -1,0 +1,284 @@
+"""The port to the ledger: what a store promises, in the words of the domain.
+
+A `Store` hands out transactions. A writing transaction is alone: from its first line to its commit no other one, of this
+process or of another replica, writes. So whoever reads, decides and writes inside one decides on facts. What it wrote is on
+disk when it returns, whole, or not at all: a crash at any moment leaves the ledger as it was before or after.
+
+Two constraints hold whatever the code above does: no two placements share a memory slice of a GPU (`SliceTaken`), and no
+holder has two open leases (`HolderHasLease`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+
+from mig_spawner.domain.gpu import GPU, Placement
+from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
+from mig_spawner.wire.node import DesiredNode, NodeReport
+
+Holding = Granted | Ready | Active | Releasing
+"""The leases that hold memory slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What is known of a node.
+
+    Attributes:
+        report: its last inventory; None before the first.
+        gpus: the GPUs of that report as the domain sees them, by `gpu_uuid`.
+        reported_at: when that arrived.
+        desired: what the node was last told to look like.
+        cordoned: an admin wants nothing more granted here.
+    """
+
+    name: str
+    report: NodeReport | None
+    gpus: Mapping[str, GPU]
+    reported_at: datetime | None
+    desired: DesiredNode
+    cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remnant:
+    """A GPU instance made for a lease that is over, until its node has shown that it is gone. Its slices stay held.
+
+    Attributes:
+        generation: the lease stopped wanting it here; only a report made after a later one proves that it is gone.
+    """
+
+    node: str
+    placement: Placement
+    profile_id: int
+    lease_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that carries a lease label and has not ended.
+
+    Attributes:
+        lease_id: as its label says; the ledger need not know it.
+        placement: of the lease with that id, open or closed; None when it never had one.
+        device_uuid: what the pod was told to see; None if it does not say.
+        since: when the allocator first saw it.
+    """
+
+    uid: str
+    lease_id: str
+    namespace: str
+    name: str
+    phase: str
+    device_uuid: str | None
+    since: datetime
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One change of a lease. `before` is None for its arrival."""
+
+    lease_id: str
+    at: datetime
+    who: str
+    before: str | None
+    after: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where every open lease and every node stands, at one revision of the ledger.
+
+    Attributes:
+        revision: grows with every change of a lease or of what a node should look like.
+        leases: state and place in the queue (0 when not queued) by lease id. A lease that is not there is closed.
+        nodes: generation of the desired state by node.
+    """
+
+    revision: int
+    leases: dict[str, tuple[str, int]]
+    nodes: dict[str, int]
+
+
+class Transaction(ABC):
+    """One look at the ledger, or one change of it.
+
+    Attributes:
+        now: the database's time, the same throughout the transaction.
+        revision: of the ledger as this transaction found it.
+    """
+
+    now: datetime
+    revision: int
+
+    # Leases
+
+    @abstractmethod
+    def lease(self, lease_id: str) -> Lease | None:
+        """A lease, open or closed."""
+
+    @abstractmethod
+    def open_lease(self, user_id: str, server_name: str) -> Lease | None:
+        """The open lease of a holder. There is at most one."""
+
+    @abstractmethod
+    def open_leases(self, *, user_id: str | None = None, server_name: str | None = None) -> list[Lease]:
+        """Open leases in order of arrival, of everybody or of those that match."""
+
+    @abstractmethod
+    def holding(self) -> list[Holding]:
+        """The leases that hold memory slices, in order of arrival."""
+
+    @abstractmethod
+    def queue(self) -> Generator[Queued, None, None]:
+        """Those who wait, in order of arrival. Read lazily: stop when you have seen enough, and write only afterwards."""
+
+    @abstractmethod
+    def waits_over(self) -> list[Queued]:
+        """Those who wait and are not ready to wait any longer."""
+
+    @abstractmethod
+    def avoiding(self) -> list[Queued]:
+        """Those who wait and avoid some GPU."""
+
+    @abstractmethod
+    def queue_place(self, lease_id: str) -> tuple[int, int]:
+        """Place in the queue, 1 is next and 0 not in it; and how long the queue is."""
+
+    @abstractmethod
+    def queue_length(self) -> int: ...
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """How many open leases there are by state."""
+
+    @abstractmethod
+    def add(self, lease: Queued, *, who: str, why: str) -> None:
+        """Put a new lease at the end of the queue, with its audit row.
+
+        Raises:
+            HolderHasLease: its holder has an open one already. The transaction can only be given up then.
+        """
+
+    @abstractmethod
+    def move(self, before: Lease, after: Lease, *, who: str, why: str) -> None:
+        """Write one step of a lease's life, with its audit row.
+
+        A step into Granted takes the memory slices of its placement. A step out of a grant (back to Queued, or Closed) gives
+        them free, except those of an instance that was cut for the lease: they turn into a `Remnant` and stay taken.
+
+        Raises:
+            SliceTaken: a slice of the placement is held; nothing of the step was written.
+            InvalidTransition: the stored lease is not in the state of `before`.
+        """
+
+    @abstractmethod
+    def touch(self, lease: Active) -> None:
+        """Write `seen_at` of an Active lease. A heartbeat is no change: it leaves no audit row."""
+
+    @abstractmethod
+    def requeued_at(self, lease_id: str) -> datetime | None:
+        """When a lease last went back to the queue."""
+
+    @abstractmethod
+    def audit(self, lease_id: str | None = None) -> list[AuditRow]:
+        """Every change of a lease, or of all, oldest first."""
+
+    # What is left of leases
+
+    @abstractmethod
+    def remnants(self) -> list[Remnant]: ...
+
+    @abstractmethod
+    def drop_remnant(self, remnant: Remnant) -> None:
+        """It is gone: give its slices free."""
+
+    # Nodes
+
+    @abstractmethod
+    def nodes(self) -> list[NodeRecord]:
+        """All nodes by name."""
+
+    @abstractmethod
+    def node(self, name: str) -> NodeRecord | None: ...
+
+    @abstractmethod
+    def gpu_owners(self) -> dict[str, str]:
+        """Which node a GPU belongs to, by `gpu_uuid`."""
+
+    @abstractmethod
+    def put_report(self, name: str, report: NodeReport) -> None:
+        """Replace the inventory of a node, which need not be known yet, and make it the owner of the reported GPUs and no others."""
+
+    @abstractmethod
+    def put_desired(self, name: str, desired: DesiredNode) -> None: ...
+
+    @abstractmethod
+    def put_cordoned(self, name: str, cordoned: bool) -> None: ...
+
+    @abstractmethod
+    def next_generation(self) -> int:
+        """The next number of the one counter of grants and desired states. It never repeats, not even over a lost ledger:
+        a new one starts at the seconds since 2025, so that no agent can quote a number that is still to come."""
+
+    # Pods
+
+    @abstractmethod
+    def pods(self) -> list[Pod]: ...
+
+    @abstractmethod
+    def put_pod(self, pod: Pod) -> None: ...
+
+    @abstractmethod
+    def drop_pod(self, uid: str) -> None: ...
+
+    @abstractmethod
+    def pods_listed_at(self) -> datetime | None:
+        """When the newest complete list of pods was begun; None if there never was one."""
+
+    @abstractmethod
+    def put_pods_listed_at(self, at: datetime | None) -> None: ...
+
+    # Watching
+
+    @abstractmethod
+    def progress(self) -> Progress: ...
+
+
+class Store(ABC):
+    """The ledger. Safe to use from several threads; every method blocks."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Bring the schema up to date and prepare. Call it once, before anything else."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Transaction]:
+        """A transaction that may write; committed at the end of the block, undone when the block raises."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A transaction that sees one state of the ledger and must not write."""
+
+    @abstractmethod
+    def revision(self) -> int:
+        """The revision now. Cheap."""
+
+    @property
+    @abstractmethod
+    def installation_id(self) -> str:
+        """Names this ledger; made with it."""
+
+    @abstractmethod
+    def secret(self, purpose: str) -> bytes:
+        """32 secret bytes for a purpose; the same after every restart and on every replica."""

@@ -1,0 +1,215 @@
+"""Leases to rows and back. A row is parsed into the one type that its state names, or it is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from mig_spawner.domain.gpu import Placement
+from mig_spawner.domain.lease import (
+    Active,
+    Closed,
+    EndReason,
+    Grant,
+    Granted,
+    Holder,
+    Lease,
+    PodFate,
+    Queued,
+    Ready,
+    Releasing,
+)
+from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+
+_HISTORY = ("ready_at", "active_at", "seen_at", "releasing_at", "pod_fate")
+"""What a lease that ends no longer needs, and those who count its hours do: left in the row."""
+
+_EMPTY: dict[str, Any] = dict.fromkeys(
+    [
+        "node",
+        "gpu_uuid",
+        "start",
+        "size",
+        "profile",
+        "profile_id",
+        "model",
+        "memory_mib",
+        "multiprocessors",
+        "share",
+        "cut",
+        "generation",
+        "granted_at",
+        "expires_at",
+        "device_uuid",
+        "ready_at",
+        "active_at",
+        "seen_at",
+        "reason",
+        "releasing_at",
+        "pod_fate",
+        "closed_at",
+        "gpu_seconds",
+    ]
+)
+
+
+def state_of(lease: Lease) -> str:
+    """The state as it is stored and shown: `queued` … `closed`."""
+    return type(lease).__name__.lower()
+
+
+def grant_of(lease: Lease) -> Grant | None:
+    """What a lease holds or held."""
+    return None if isinstance(lease, Queued) else lease.grant
+
+
+def to_row(lease: Lease) -> dict[str, Any]:
+    """The columns to write, all but the number. What a state does not have becomes NULL; times of a lease that ends are left."""
+    ends = isinstance(lease, (Releasing, Closed))
+    row = {
+        **{column: None for column in _EMPTY if not (ends and column in _HISTORY)},
+        "lease_id": lease.lease_id,
+        "user_id": lease.holder.user_id,
+        "server_name": lease.holder.server_name,
+        "user_name": lease.holder.user_name,
+        "state": state_of(lease),
+        "open": not isinstance(lease, Closed),
+        "request_profile": str(lease.request.profile) if isinstance(lease.request, SliceRequest) else None,
+        "request_memory_gb": lease.request.min_memory_gb if isinstance(lease.request, MemoryRequest) else None,
+        "queued_at": lease.queued_at,
+        "wait_until": lease.wait_until,
+        "duration_s": lease.duration_s,
+        "avoid": json.dumps(sorted(lease.avoid) if isinstance(lease, (Queued, Granted)) else []),
+        **_grant_row(grant_of(lease)),
+    }
+    match lease:
+        case Queued() | Granted():
+            return row
+        case Ready():
+            return row | {"device_uuid": lease.device_uuid, "ready_at": lease.ready_at}
+        case Active():
+            return row | {
+                "device_uuid": lease.device_uuid,
+                "ready_at": lease.ready_at,
+                "active_at": lease.active_at,
+                "seen_at": lease.seen_at,
+            }
+        case Releasing():
+            return row | {
+                "device_uuid": lease.device_uuid,
+                "reason": lease.reason.value,
+                "releasing_at": lease.releasing_at,
+                "pod_fate": lease.pod.value,
+            }
+        case Closed():
+            return row | {
+                "device_uuid": lease.device_uuid,
+                "reason": lease.reason.value,
+                "closed_at": lease.closed_at,
+                "gpu_seconds": lease.gpu_seconds,
+            }
+
+
+def _grant_row(grant: Grant | None) -> dict[str, Any]:
+    if grant is None:
+        return {}
+    return {
+        "node": grant.node,
+        "gpu_uuid": grant.placement.gpu_uuid,
+        "start": grant.placement.start,
+        "size": grant.placement.size,
+        "profile": None if grant.profile is None else str(grant.profile),
+        "profile_id": grant.profile_id,
+        "model": grant.model,
+        "memory_mib": grant.memory_mib,
+        "multiprocessors": grant.multiprocessors,
+        "share": grant.share,
+        "cut": grant.cut,
+        "generation": grant.generation,
+        "granted_at": grant.granted_at,
+        "expires_at": grant.expires_at,
+    }
+
+
+def from_row(row: RowMapping) -> Lease:
+    """The lease of a row.
+
+    Raises:
+        ValueError: the row has a state that does not exist.
+    """
+    kept: dict[str, Any] = {
+        "lease_id": row["lease_id"],
+        "holder": Holder(row["user_id"], row["server_name"], row["user_name"]),
+        "request": _request(row),
+        "queued_at": row["queued_at"],
+        "wait_until": row["wait_until"],
+        "duration_s": row["duration_s"],
+    }
+    match row["state"]:
+        case "queued":
+            return Queued(**kept, avoid=_avoid(row))
+        case "granted":
+            return Granted(**kept, grant=_grant(row), avoid=_avoid(row))
+        case "ready":
+            return Ready(**kept, grant=_grant(row), device_uuid=row["device_uuid"], ready_at=row["ready_at"])
+        case "active":
+            return Active(
+                **kept,
+                grant=_grant(row),
+                device_uuid=row["device_uuid"],
+                ready_at=row["ready_at"],
+                active_at=row["active_at"],
+                seen_at=row["seen_at"],
+            )
+        case "releasing":
+            return Releasing(
+                **kept,
+                grant=_grant(row),
+                device_uuid=row["device_uuid"],
+                reason=EndReason(row["reason"]),
+                releasing_at=row["releasing_at"],
+                pod=PodFate(row["pod_fate"]),
+            )
+        case "closed":
+            return Closed(
+                **kept,
+                grant=None if row["gpu_uuid"] is None else _grant(row),
+                device_uuid=row["device_uuid"],
+                reason=EndReason(row["reason"]),
+                closed_at=row["closed_at"],
+                gpu_seconds=row["gpu_seconds"],
+            )
+        case other:
+            raise ValueError(f"Lease {row['lease_id']} is in the state {other!r}, which this version does not know.")
+
+
+def _request(row: RowMapping) -> Request:
+    if row["request_profile"] is not None:
+        return SliceRequest(ProfileName.parse(row["request_profile"]))
+    if row["request_memory_gb"] is not None:
+        return MemoryRequest(row["request_memory_gb"])
+    return WholeRequest()
+
+
+def _avoid(row: RowMapping) -> frozenset[str]:
+    return frozenset(json.loads(row["avoid"]))
+
+
+def _grant(row: RowMapping) -> Grant:
+    return Grant(
+        node=row["node"],
+        placement=Placement(row["gpu_uuid"], row["start"], row["size"]),
+        profile=None if row["profile"] is None else ProfileName.parse(row["profile"]),
+        profile_id=row["profile_id"],
+        model=row["model"],
+        memory_mib=row["memory_mib"],
+        multiprocessors=row["multiprocessors"],
+        share=row["share"],
+        cut=row["cut"],
+        generation=row["generation"],
+        granted_at=row["granted_at"],
+        expires_at=row["expires_at"],
+    )

@@ -1,0 +1,113 @@
+"""The statements of the ledger, built once: putting one together costs more than running it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Integer, bindparam, cast, delete, func, insert, select, text, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from mig_spawner.allocator.store import tables as t
+
+_HOLDING: Final = ("granted", "ready", "active", "releasing")
+_queued = t.lease.c.state == "queued"
+_by_number = t.lease.c.number
+
+# The transaction
+
+BEGIN: Final = select(func.strftime("%Y-%m-%d %H:%M:%f", "now").label("now"), t.meta.c.revision)
+NEXT_REVISION: Final = update(t.meta).values(revision=t.meta.c.revision + 1)
+NEXT_GENERATION: Final = update(t.meta).values(generation=t.meta.c.generation + 1).returning(t.meta.c.generation)
+
+# Leases
+
+LEASE: Final = select(t.lease).where(t.lease.c.lease_id == bindparam("lease_id"))
+OPEN_LEASE: Final = select(t.lease).where(
+    t.lease.c.open, t.lease.c.user_id == bindparam("user_id"), t.lease.c.server_name == bindparam("server_name")
+)
+OPEN_LEASES: Final = select(t.lease).where(t.lease.c.open).order_by(_by_number)
+HOLDING: Final = select(t.lease).where(t.lease.c.state.in_(_HOLDING)).order_by(_by_number)
+QUEUE: Final = select(t.lease).where(_queued).order_by(_by_number).execution_options(stream_results=True, yield_per=20)
+WAITS_OVER: Final = select(t.lease).where(_queued, t.lease.c.wait_until <= bindparam("now")).order_by(_by_number)
+AVOIDING: Final = select(t.lease).where(_queued, t.lease.c.avoid != "[]").order_by(_by_number)
+_mine = select(_by_number).where(t.lease.c.lease_id == bindparam("lease_id"), _queued).scalar_subquery()
+QUEUE_PLACE: Final = select(
+    func.coalesce(func.sum(cast(_by_number <= _mine, Integer)), 0).label("position"), func.count().label("length")
+).where(_queued)
+QUEUE_LENGTH: Final = select(func.count()).where(_queued)
+COUNTS: Final = select(t.lease.c.state, func.count().label("count")).where(t.lease.c.open).group_by(t.lease.c.state)
+ADD_LEASE: Final = insert(t.lease)
+MOVE_LEASE: Final = update(t.lease).where(
+    t.lease.c.lease_id == bindparam("of_lease"), t.lease.c.state == bindparam("from_state")
+)
+TOUCH: Final = (
+    update(t.lease)
+    .where(t.lease.c.lease_id == bindparam("of_lease"), t.lease.c.state == "active")
+    .values(seen_at=bindparam("seen"))
+)
+PROGRESS: Final = select(t.lease.c.lease_id, t.lease.c.state).where(t.lease.c.open).order_by(_by_number)
+
+# Audit
+
+ADD_AUDIT: Final = insert(t.audit)
+AUDIT: Final = select(t.audit).order_by(t.audit.c.number)
+_last_requeue = (
+    select(func.max(t.audit.c.number))
+    .where(t.audit.c.lease_id == bindparam("lease_id"), t.audit.c.after == "queued")
+    .scalar_subquery()
+)
+REQUEUED_AT: Final = select(t.audit.c.at).where(t.audit.c.number == _last_requeue)
+
+# Memory slices
+
+HOLD: Final = insert(t.hold)
+FREE: Final = delete(t.hold).where(
+    t.hold.c.gpu_uuid == bindparam("gpu_uuid"),
+    t.hold.c.memory_slice >= bindparam("first"),
+    t.hold.c.memory_slice < bindparam("end"),
+)
+REMNANTS: Final = select(t.remnant).order_by(t.remnant.c.gpu_uuid, t.remnant.c.start)
+ADD_REMNANT: Final = insert(t.remnant)
+DROP_REMNANT: Final = delete(t.remnant).where(
+    t.remnant.c.gpu_uuid == bindparam("gpu_uuid"), t.remnant.c.start == bindparam("first")
+)
+
+# Nodes
+
+NODES: Final = select(t.node).order_by(t.node.c.name)
+NODE: Final = select(t.node).where(t.node.c.name == bindparam("name"))
+ADD_NODE: Final = insert(t.node)
+SET_REPORT: Final = (
+    update(t.node)
+    .where(t.node.c.name == bindparam("of_node"))
+    .values(report=bindparam("new_report"), reported_at=bindparam("new_reported_at"))
+)
+SET_DESIRED: Final = (
+    update(t.node).where(t.node.c.name == bindparam("of_node")).values(desired=bindparam("new_desired"))
+)
+SET_CORDONED: Final = (
+    update(t.node).where(t.node.c.name == bindparam("of_node")).values(cordoned=bindparam("new_cordoned"))
+)
+GPUS: Final = select(t.gpu)
+DROP_GPU: Final = delete(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("gpu_uuid"))
+_gpu = upsert(t.gpu)
+OWN_GPU: Final = _gpu.on_conflict_do_update(index_elements=["gpu_uuid"], set_={"node": _gpu.excluded.node})
+GENERATIONS: Final = select(
+    t.node.c.name, func.json_extract(t.node.c.desired, text("'$.generation'")).label("generation")
+)
+
+# Pods
+
+PODS: Final = (
+    select(t.pod, t.lease.c.gpu_uuid, t.lease.c.start, t.lease.c.size)
+    .outerjoin(t.lease, t.lease.c.lease_id == t.pod.c.lease_id)
+    .order_by(t.pod.c.uid)
+)
+_pod = upsert(t.pod)
+PUT_POD: Final = _pod.on_conflict_do_update(
+    index_elements=["uid"],
+    set_={name: _pod.excluded[name] for name in ("lease_id", "namespace", "name", "phase", "device_uuid")},
+)
+DROP_POD: Final = delete(t.pod).where(t.pod.c.uid == bindparam("uid"))
+PODS_LISTED_AT: Final = select(t.meta.c.pods_listed_at)
+SET_PODS_LISTED_AT: Final = update(t.meta).values(pods_listed_at=bindparam("at"))

@@ -1,0 +1,303 @@
+"""One transaction on the tables: the domain verbs of the port as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select
+from sqlalchemy.exc import IntegrityError
+
+from mig_spawner.allocator.store import statement as s
+from mig_spawner.allocator.store import tables as t
+from mig_spawner.allocator.store.base import AuditRow, Holding, NodeRecord, Pod, Progress, Remnant, Transaction
+from mig_spawner.allocator.store.codec import from_row, grant_of, state_of, to_row
+from mig_spawner.domain.gpu import GPU, Placement
+from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
+from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
+from mig_spawner.wire.node import DesiredNode, NodeReport
+
+
+class SQLTransaction(Transaction):
+    """The port's `Transaction` on an open connection; the store begins and ends it."""
+
+    def __init__(self, connection: Connection, *, now: datetime | None) -> None:
+        self._connection = connection
+        self._changed = False
+        row = connection.execute(s.BEGIN).one()
+        self.now = now or datetime.fromisoformat(row.now).replace(tzinfo=UTC)
+        self.revision = row.revision
+
+    def finish(self) -> None:
+        """Before the commit: tell those who watch that something changed."""
+        if self._changed:
+            self._connection.execute(s.NEXT_REVISION)
+
+    # Leases
+
+    def lease(self, lease_id: str) -> Lease | None:
+        return self._one(s.LEASE, lease_id=lease_id)
+
+    def open_lease(self, user_id: str, server_name: str) -> Lease | None:
+        return self._one(s.OPEN_LEASE, user_id=user_id, server_name=server_name)
+
+    def open_leases(self, *, user_id: str | None = None, server_name: str | None = None) -> list[Lease]:
+        query = s.OPEN_LEASES
+        if user_id is not None:
+            query = query.where(t.lease.c.user_id == user_id)
+        if server_name is not None:
+            query = query.where(t.lease.c.server_name == server_name)
+        return self._leases(query)
+
+    def holding(self) -> list[Holding]:
+        leases = self._leases(s.HOLDING)
+        return [lease for lease in leases if isinstance(lease, (Granted, Ready, Active, Releasing))]
+
+    def queue(self) -> Generator[Queued, None, None]:
+        with self._connection.execute(s.QUEUE) as result:
+            for row in result.mappings():
+                lease = from_row(row)
+                if isinstance(lease, Queued):
+                    yield lease
+
+    def waits_over(self) -> list[Queued]:
+        return self._queued(s.WAITS_OVER, now=self.now)
+
+    def avoiding(self) -> list[Queued]:
+        return self._queued(s.AVOIDING)
+
+    def queue_place(self, lease_id: str) -> tuple[int, int]:
+        row = self._connection.execute(s.QUEUE_PLACE, {"lease_id": lease_id}).one()
+        return row.position, row.length
+
+    def queue_length(self) -> int:
+        return int(self._connection.execute(s.QUEUE_LENGTH).scalar_one())
+
+    def counts(self) -> dict[str, int]:
+        return {row.state: row[1] for row in self._connection.execute(s.COUNTS)}
+
+    def add(self, lease: Queued, *, who: str, why: str) -> None:
+        try:
+            self._connection.execute(s.ADD_LEASE, to_row(lease))
+        except IntegrityError as error:
+            raise HolderHasLease(f"{lease.holder} has an open lease already.") from error
+        self._audit(lease.lease_id, who, None, state_of(lease), why)
+
+    def move(self, before: Lease, after: Lease, *, who: str, why: str) -> None:
+        if isinstance(after, Granted):
+            with self._connection.begin_nested():
+                self._replace(before, after)
+                self._take(after)
+        else:
+            self._replace(before, after)
+            if isinstance(after, (Queued, Closed)):
+                self._give_back(before)
+        self._audit(before.lease_id, who, state_of(before), state_of(after), why)
+
+    def _replace(self, before: Lease, after: Lease) -> None:
+        key = {"of_lease": before.lease_id, "from_state": state_of(before)}
+        if self._connection.execute(s.MOVE_LEASE.values(to_row(after)), key).rowcount != 1:
+            raise InvalidTransition(f"Lease {before.lease_id} is not {state_of(before)} any more.")
+
+    def _take(self, after: Granted) -> None:
+        place = after.grant.placement
+        rows = [{"gpu_uuid": place.gpu_uuid, "memory_slice": i, "lease_id": after.lease_id} for i in place.slices]
+        try:
+            self._connection.execute(s.HOLD, rows)
+        except IntegrityError as error:
+            raise SliceTaken(
+                f"Memory slices {place.start}:{place.size} of {place.gpu_uuid} are held already."
+            ) from error
+
+    def _give_back(self, before: Lease) -> None:
+        grant = grant_of(before)
+        if grant is None:
+            return
+        if not grant.cut or grant.profile_id is None:
+            self._free(grant.placement)
+            return
+        self._connection.execute(
+            s.ADD_REMNANT,
+            {
+                "gpu_uuid": grant.placement.gpu_uuid,
+                "start": grant.placement.start,
+                "size": grant.placement.size,
+                "profile_id": grant.profile_id,
+                "node": grant.node,
+                "lease_id": before.lease_id,
+                "generation": self.next_generation(),
+            },
+        )
+
+    def _free(self, place: Placement) -> None:
+        self._connection.execute(
+            s.FREE, {"gpu_uuid": place.gpu_uuid, "first": place.start, "end": place.start + place.size}
+        )
+
+    def touch(self, lease: Active) -> None:
+        self._connection.execute(s.TOUCH, {"of_lease": lease.lease_id, "seen": lease.seen_at})
+
+    def requeued_at(self, lease_id: str) -> datetime | None:
+        at: datetime | None = self._connection.execute(s.REQUEUED_AT, {"lease_id": lease_id}).scalar_one_or_none()
+        return at
+
+    def audit(self, lease_id: str | None = None) -> list[AuditRow]:
+        query = s.AUDIT if lease_id is None else s.AUDIT.where(t.audit.c.lease_id == lease_id)
+        rows = self._connection.execute(query)
+        return [AuditRow(r.lease_id, r.at, r.who, r.before, r.after, r.why) for r in rows]
+
+    def _audit(self, lease_id: str, who: str, before: str | None, after: str, why: str) -> None:
+        self._changed = True
+        row = {"lease_id": lease_id, "at": self.now, "who": who, "before": before, "after": after, "why": why}
+        self._connection.execute(s.ADD_AUDIT, row)
+
+    # What is left of leases
+
+    def remnants(self) -> list[Remnant]:
+        rows = self._connection.execute(s.REMNANTS)
+        return [
+            Remnant(r.node, Placement(r.gpu_uuid, r.start, r.size), r.profile_id, r.lease_id, r.generation)
+            for r in rows
+        ]
+
+    def drop_remnant(self, remnant: Remnant) -> None:
+        place = remnant.placement
+        self._connection.execute(s.DROP_REMNANT, {"gpu_uuid": place.gpu_uuid, "first": place.start})
+        self._free(place)
+
+    # Nodes
+
+    def nodes(self) -> list[NodeRecord]:
+        return [_node(row) for row in self._connection.execute(s.NODES)]
+
+    def node(self, name: str) -> NodeRecord | None:
+        row = self._connection.execute(s.NODE, {"name": name}).one_or_none()
+        return None if row is None else _node(row)
+
+    def gpu_owners(self) -> dict[str, str]:
+        return {row.gpu_uuid: row.node for row in self._connection.execute(s.GPUS)}
+
+    def put_report(self, name: str, report: NodeReport) -> None:
+        document = report.model_dump_json()
+        change = {"of_node": name, "new_report": document, "new_reported_at": self.now}
+        if self._connection.execute(s.SET_REPORT, change).rowcount == 0:
+            self._connection.execute(
+                s.ADD_NODE,
+                {
+                    "name": name,
+                    "report": document,
+                    "reported_at": self.now,
+                    "desired": DesiredNode(generation=self.next_generation()).model_dump_json(),
+                    "cordoned": False,
+                },
+            )
+        self._own(name, [gpu.gpu_uuid for gpu in report.gpus])
+
+    def _own(self, name: str, uuids: Sequence[str]) -> None:
+        owned = {uuid for uuid, node in self.gpu_owners().items() if node == name}
+        for uuid in owned.difference(uuids):
+            self._changed = True
+            self._connection.execute(s.DROP_GPU, {"gpu_uuid": uuid})
+        for uuid in set(uuids) - owned:
+            self._changed = True
+            self._connection.execute(s.OWN_GPU, {"gpu_uuid": uuid, "node": name})
+
+    def put_desired(self, name: str, desired: DesiredNode) -> None:
+        self._changed = True
+        self._connection.execute(s.SET_DESIRED, {"of_node": name, "new_desired": desired.model_dump_json()})
+
+    def put_cordoned(self, name: str, cordoned: bool) -> None:
+        self._changed = True
+        self._connection.execute(s.SET_CORDONED, {"of_node": name, "new_cordoned": cordoned})
+
+    def next_generation(self) -> int:
+        return int(self._connection.execute(s.NEXT_GENERATION).scalar_one())
+
+    # Pods
+
+    def pods(self) -> list[Pod]:
+        return [
+            Pod(
+                uid=r.uid,
+                lease_id=r.lease_id,
+                namespace=r.namespace,
+                name=r.name,
+                phase=r.phase,
+                device_uuid=r.device_uuid,
+                since=r.since,
+                placement=None if r.gpu_uuid is None else Placement(r.gpu_uuid, r.start, r.size),
+            )
+            for r in self._connection.execute(s.PODS)
+        ]
+
+    def put_pod(self, pod: Pod) -> None:
+        self._changed = True
+        row = {
+            "uid": pod.uid,
+            "lease_id": pod.lease_id,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "phase": pod.phase,
+            "device_uuid": pod.device_uuid,
+            "since": pod.since,
+        }
+        self._connection.execute(s.PUT_POD, row)
+
+    def drop_pod(self, uid: str) -> None:
+        self._changed = True
+        self._connection.execute(s.DROP_POD, {"uid": uid})
+
+    def pods_listed_at(self) -> datetime | None:
+        at: datetime | None = self._connection.execute(s.PODS_LISTED_AT).scalar_one()
+        return at
+
+    def put_pods_listed_at(self, at: datetime | None) -> None:
+        self._connection.execute(s.SET_PODS_LISTED_AT, {"at": at})
+
+    # Watching
+
+    def progress(self) -> Progress:
+        leases: dict[str, tuple[str, int]] = {}
+        waiting = 0
+        for lease_id, state in self._connection.execute(s.PROGRESS):
+            waiting += state == "queued"
+            leases[lease_id] = (state, waiting if state == "queued" else 0)
+        nodes = self._connection.execute(s.GENERATIONS)
+        return Progress(self.revision, leases, {row.name: int(row.generation) for row in nodes})
+
+    def _one(self, query: Select[Any], **parameters: object) -> Lease | None:
+        row = self._connection.execute(query, parameters).mappings().one_or_none()
+        return None if row is None else from_row(row)
+
+    def _leases(self, query: Select[Any], **parameters: object) -> list[Lease]:
+        return [from_row(row) for row in self._connection.execute(query, parameters).mappings()]
+
+    def _queued(self, query: Select[Any], **parameters: object) -> list[Queued]:
+        return [lease for lease in self._leases(query, **parameters) if isinstance(lease, Queued)]
+
+
+@lru_cache(maxsize=1024)
+def _report(text: str) -> tuple[NodeReport, Mapping[str, GPU]]:
+    """A stored report and its GPUs. Parsing is the dear part and a report changes seldom, so equal texts are parsed once."""
+    report = NodeReport.model_validate_json(text)
+    return report, MappingProxyType({gpu.gpu_uuid: gpu.to_domain() for gpu in report.gpus})
+
+
+@lru_cache(maxsize=1024)
+def _desired(text: str) -> DesiredNode:
+    return DesiredNode.model_validate_json(text)
+
+
+def _node(row: Row[Any]) -> NodeRecord:
+    report, gpus = (None, MappingProxyType({})) if row.report is None else _report(row.report)
+    return NodeRecord(
+        name=row.name,
+        report=report,
+        gpus=gpus,
+        reported_at=row.reported_at,
+        desired=_desired(row.desired),
+        cordoned=row.cordoned,
+    )

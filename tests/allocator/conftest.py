@@ -1,0 +1,74 @@
+"""Fixtures of the allocator's tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mig_spawner.allocator.store.sql import SQLStore
+from mig_spawner.wire.client import AllocatorClient
+from tests.allocator.rig import SERVICE_TOKEN, Clock, Rig, open_app
+
+NODES = ("n1", "n2", "n3")
+
+MakeRig = Callable[..., Awaitable[Rig]]
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("JUPYTERHUB_", "MIG_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger that was just made; tests copy it, which is faster than making one each."""
+    path = tmp_path_factory.mktemp("ledger") / "empty.sqlite"
+    store = SQLStore(f"sqlite:///{path}")
+    store.open()
+    store.close()
+    return path
+
+
+@pytest.fixture
+async def make_rig(tmp_path: Path, clock: Clock, empty_ledger: Path) -> AsyncIterator[MakeRig]:
+    """Allocators with these traits; each call starts one, all on the same ledger. `check_ledger` is run at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def make(database: str = "ledger.sqlite", **traits: Any) -> Rig:
+            tokens = {name: f"agent-token-of-{name}" for name in NODES}
+            path = tmp_path / database
+            if not path.exists():
+                shutil.copy(empty_ledger, path)
+            app = await open_app(path, tokens, traits.pop("clock", clock), **traits)
+            stack.push_async_callback(app.close)
+            rig = Rig(app, AllocatorClient(app.url, SERVICE_TOKEN), clock, path, tokens)
+            rig.clients.append(rig.hub)
+
+            async def end() -> None:
+                for client in rig.clients:
+                    await client.aclose()
+                rig.check()
+
+            stack.push_async_callback(end)
+            return rig
+
+        yield make
+
+
+@pytest.fixture
+async def rig(make_rig: MakeRig) -> Rig:
+    """A running allocator on an empty ledger, with a clock that tests move."""
+    return await make_rig()

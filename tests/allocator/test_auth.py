@@ -1,0 +1,256 @@
+"""Who may do what. The hub here is a small server that answers who somebody is, as a hub does; `test_hub` has a real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from jupyterhub.httpclient import JupyterHubHTTPClient
+from tornado.web import create_signed_value
+
+from mig_spawner.allocator.auth import TICKET_LIFE_S, Tickets
+from mig_spawner.errors import AllocatorRefused
+from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest, LeaseState
+from tests.allocator.conftest import MakeRig
+from tests.allocator.rig import SERVICE_TOKEN, Rig
+
+ACCESS = "access:services!service=mig"
+PEOPLE = {
+    "token-reader": ("reader", [ACCESS, "custom:mig:read"]),
+    "token-ann": ("ann", [ACCESS, "custom:mig:reserve!user=ann"]),
+    "token-bob": ("bob", [ACCESS, "custom:mig:reserve"]),
+    "token-admin": ("root", [ACCESS, "custom:mig:admin"]),
+    "token-nobody": ("nobody", [ACCESS]),
+    "token-outsider": ("outsider", ["custom:mig:admin"]),
+    "token-impostor": ("impostor", [ACCESS, "custom:mig:reserve!user=ann"]),
+}
+
+
+class SmallHub:
+    """Answers `GET /hub/api/user`."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.asked = 0
+        self.url = ""
+
+    async def user(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.fails:
+            return web.Response(status=503)
+        token = request.headers["Authorization"].partition(" ")[2]
+        if token not in PEOPLE:
+            return web.json_response({"status": 403, "message": "Forbidden"}, status=403)
+        name, scopes = PEOPLE[token]
+        return web.json_response({"name": name, "kind": "user", "admin": False, "groups": [], "scopes": scopes})
+
+
+@pytest.fixture
+async def hub() -> AsyncIterator[SmallHub]:
+    hub = SmallHub()
+    app = web.Application()
+    app.router.add_get("/hub/api/user", hub.user)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    hub.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hub/api"
+    yield hub
+    await JupyterHubHTTPClient.loop_instance().close()
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def rig(make_rig: MakeRig, hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", SERVICE_TOKEN)
+    return await make_rig(hub_api_url=hub.url)
+
+
+VERBS = {
+    "availability": ("GET", "/api/v1/availability", None),
+    "ticket": ("POST", "/api/v1/tickets", {"user_name": "ann"}),
+    "acquire": ("POST", "/api/v1/leases", {"holder": {"user_id": "7"}, "accelerator_partition_type": "1g.10gb"}),
+    "list": ("GET", "/api/v1/leases", None),
+    "read": ("GET", "/api/v1/leases/{lease}", None),
+    "renew": ("POST", "/api/v1/leases/{lease}/renew", None),
+    "release": ("POST", "/api/v1/leases/{lease}/release", {}),
+    "release holder": ("POST", "/api/v1/leases/release?user_id=name:ann&server_name=x", {}),
+    "report": ("PUT", "/api/v1/nodes/n1", None),
+    "desired": ("GET", "/api/v1/nodes/n1/desired", None),
+    "nodes": ("GET", "/api/v1/nodes", None),
+    "cordon": ("POST", "/api/v1/nodes/n1/cordon", None),
+    "health": ("GET", "/healthz", None),
+    "ready": ("GET", "/readyz", None),
+    "metrics": ("GET", "/metrics", None),
+}
+
+# One row for each caller; the columns are the verbs above, in that order. The lease is ann's, granted.
+ALLOWED = {
+    "service": [200, 200, 200, 200, 200, 409, 200, 200, 403, 403, 200, 200, 200, 200, 200],
+    "agent": [403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 403, 403, 200, 200, 200],
+    "other agent": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
+    "ticket": [200, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
+    "reader": [200, 403, 403, 200, 404, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
+    "ann": [200, 403, 403, 200, 200, 409, 200, 200, 403, 403, 403, 403, 200, 200, 200],
+    "bob": [200, 403, 403, 200, 404, 404, 404, 403, 403, 403, 403, 403, 200, 200, 200],
+    "admin": [200, 403, 403, 200, 200, 409, 200, 200, 403, 403, 200, 200, 200, 200, 200],
+    "nobody": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
+    "outsider": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
+    "impostor": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
+    "unknown": [401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 200, 200, 200],
+    "nothing": [401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 200, 200, 200],
+}
+
+
+async def _token(rig: Rig, caller: str) -> str:
+    tokens = {
+        "service": SERVICE_TOKEN,
+        "agent": rig.tokens["n1"],
+        "other agent": rig.tokens["n2"],
+        "unknown": "token-unknown",
+        "nothing": "",
+    }
+    if caller == "ticket":
+        return (await rig.hub.ticket("ann")).ticket
+    return tokens.get(caller, f"token-{caller}")
+
+
+@pytest.mark.parametrize("caller", ALLOWED)
+async def test_who_may_do_what(rig: Rig, caller: str) -> None:
+    node = await rig.node()
+    lease = await rig.client("token-ann").acquire(_own("ann", "x"))
+    got = []
+    async with rig.http(await _token(rig, caller)) as http:
+        for verb, (method, path, body) in VERBS.items():
+            content = node.document().model_dump_json() if verb == "report" else json.dumps(body or {})
+            answer = await http.request(method, path.format(lease=lease.lease_id), content=content)
+            got.append(answer.status_code)
+            assert ("WWW-Authenticate" in answer.headers) == (answer.status_code == 401)
+    assert dict(zip(VERBS, got, strict=True)) == dict(zip(VERBS, ALLOWED[caller], strict=True))
+
+
+def _own(name: str, server: str = "") -> Any:
+    holder = HolderDocument(user_id=f"name:{name}", server_name=server)
+    return LeaseRequest(holder=holder, accelerator_partition_type="1g.10gb")
+
+
+async def test_a_person_leases_for_themselves_and_sees_their_own(rig: Rig) -> None:
+    node = await rig.node()
+    ann, bob, admin = (rig.client(f"token-{name}") for name in ("ann", "bob", "admin"))
+    lease = await ann.acquire(_own("ann"))
+    assert lease.holder.user_name == "ann"
+    await bob.acquire(_own("bob"))
+    with pytest.raises(AllocatorRefused, match="name:ann") as caught:
+        await ann.acquire(_own("bob"))
+    assert caught.value.code == "forbidden"
+    assert [one.holder.user_name for one in (await ann.leases()).leases] == ["ann"]
+    assert [one.holder.user_name for one in (await ann.leases(user_id="name:bob")).leases] == []
+    assert len((await admin.leases()).leases) == 2
+    await node.turn()
+    assert (await ann.renew(lease.lease_id)).state is LeaseState.ACTIVE
+    assert [row.who for row in rig.audit(lease)] == ["user ann", "user ann", "agent n1", "user ann"]
+
+
+async def test_what_a_person_says_of_a_pod_is_not_taken_for_known(rig: Rig) -> None:
+    node = await rig.node()
+    ann = rig.client("token-ann")
+    lease = await ann.acquire(_own("ann"))
+    with pytest.raises(AllocatorRefused, match="Only an admin"):
+        await ann.release(lease.lease_id, LeaseRelease.model_validate({"reason": "forced", "pod": "gone"}))
+    await ann.release(lease.lease_id, LeaseRelease.model_validate({"pod": "gone"}))
+    await node.report()
+    assert (await rig.state(lease)).state is LeaseState.RELEASING
+
+
+async def test_a_hub_that_is_down_stops_people_only(rig: Rig, hub: SmallHub) -> None:
+    hub.fails = True
+    await rig.node()
+    assert (await rig.acquire("1")).state is LeaseState.GRANTED
+    async with rig.http("token-ann") as http:
+        answer = await http.get("/api/v1/leases")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not-ready")
+    hub.fails = False
+    assert (await rig.client("token-ann").leases()).leases == ()
+
+
+async def test_services_and_agents_never_bother_the_hub(rig: Rig, hub: SmallHub) -> None:
+    await rig.node()
+    await rig.acquire("1")
+    async with rig.http("mig-ticket.forged.ticket") as http:
+        assert (await http.get("/api/v1/availability")).status_code == 401
+    assert hub.asked == 0
+
+
+async def test_a_ticket_is_for_availability_and_its_time_only() -> None:
+    now = 1000.0
+    tickets = Tickets(b"k" * 32, lambda: now)
+    ticket = tickets.issue("ann").ticket
+    assert tickets.user_name(ticket) == "ann"
+    payload, _, signature = ticket.rpartition(".")
+    for forged in (
+        payload,
+        f"{payload}.",
+        f"{payload}x.{signature}",
+        f"{payload}.{signature}x",
+        "",
+        "mig-ticket.",
+        "ä",
+    ):
+        assert tickets.user_name(forged) is None
+    assert Tickets(b"x" * 32, lambda: now).user_name(ticket) is None
+    now += TICKET_LIFE_S
+    assert tickets.user_name(ticket) is None
+
+
+async def test_no_token_is_shown(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with rig.http("token-secret-of-somebody") as http:
+        await http.get("/api/v1/leases")
+        await http.get("/api/v1/leases", headers={"Authorization": "Bearer " + SERVICE_TOKEN})
+        await http.put("/api/v1/nodes/n1", headers={"Authorization": "Bearer " + rig.tokens["n1"]})
+    shown = caplog.text + repr(rig.app) + repr(rig.hub) + repr(rig.app.desk)
+    for secret in ("token-secret-of-somebody", SERVICE_TOKEN, *rig.tokens.values()):
+        assert secret not in shown
+
+
+async def test_a_cookie_alone_changes_nothing(rig: Rig, hub: SmallHub) -> None:
+    """A browser sends cookies for anybody's page: without the XSRF token of ours they count for nothing."""
+    cookie = _login(rig, "token-ann")
+    async with rig.http("") as http:
+        assert (await http.get("/api/v1/leases", headers={"Cookie": cookie})).status_code == 200
+        body = _own("ann").model_dump_json()
+        assert (await http.post("/api/v1/leases", headers={"Cookie": cookie}, content=body)).status_code == 401
+    assert (await rig.hub.leases()).leases == ()
+
+
+async def test_the_page_shows_who_i_am_and_what_is_free(rig: Rig) -> None:
+    node = await rig.node()
+    node.simulated = True
+    await node.report()
+    await rig.acquire("<script>alert(1)</script>")
+    await rig.client("token-ann").acquire(_own("ann"))
+    async with rig.http("") as http:
+        mine = await http.get("/", headers={"Cookie": _login(rig, "token-ann")})
+        all_ = await http.get("/", headers={"Cookie": _login(rig, "token-admin")})
+        anonymous = await http.get("/")
+        nobody = await http.get("/", headers={"Cookie": _login(rig, "token-nobody")})
+    assert mine.status_code == 200
+    assert "<strong>ann</strong>" in mine.text
+    assert "Simulated GPUs" in mine.text
+    assert "1g.10gb" in mine.text
+    assert "alert(1)" not in mine.text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in all_.text
+    assert "<script" not in all_.text
+    assert "default-src 'none'" in mine.headers["Content-Security-Policy"]
+    assert anonymous.status_code == 302
+    assert anonymous.headers["Location"].startswith("/hub/api/oauth2/authorize?client_id=service-mig")
+    assert nobody.status_code == 403
+
+
+def _login(rig: Rig, token: str) -> str:
+    """The cookie that the OAuth dance would have set."""
+    value = create_signed_value(rig.app.desk.store.secret("cookie"), "service-mig", token)
+    return f"service-mig={value.decode()}"
