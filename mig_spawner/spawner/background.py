@@ -1,0 +1,42 @@
+"""What all spawners of one hub process share: clients of the allocator, and work that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from mig_spawner.wire.client import AllocatorClient
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str, float], AllocatorClient]] = (
+    WeakKeyDictionary()
+)
+_tasks: set[asyncio.Task[Any]] = set()
+
+
+def shared_client(url: str, token: str, timeout_s: float) -> AllocatorClient:
+    """The one client of this hub process for an allocator: all spawners share its connections."""
+    clients = _clients.setdefault(asyncio.get_running_loop(), {})
+    key = (url, token, timeout_s)
+    if key not in clients:
+        clients[key] = AllocatorClient(url, token, timeout_s=timeout_s)
+    return clients[key]
+
+
+async def close_clients() -> None:
+    """End the background work and close the clients of the running event loop; for tests and orderly shutdowns."""
+    loop = asyncio.get_running_loop()
+    for task in [t for t in _tasks if t.get_loop() is loop]:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    for client in _clients.pop(loop, {}).values():
+        await client.aclose()
+
+
+def in_background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Run something that nobody waits for. It has to handle its own errors."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task

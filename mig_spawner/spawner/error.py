@@ -1,0 +1,75 @@
+"""Refusals: a server that is not started for a reason a person can understand, as JupyterHub shows and counts it.
+
+JupyterHub 6 has `SpawnException` for this; on 5 an `HTTPError` does the same, except that the hub counts it as a failure.
+"""
+
+from __future__ import annotations
+
+import html
+from enum import StrEnum
+from typing import Any
+
+from tornado import web
+
+try:
+    from jupyterhub.spawner import SpawnException
+except ImportError:  # JupyterHub 5; until support for it ends
+
+    class SpawnException(web.HTTPError):  # type: ignore[no-redef]
+        """What JupyterHub 6 calls so, with the same arguments."""
+
+        def __init__(
+            self, message: str, *, reason: str, log_message: str = "", message_html: str = "", status_code: int = 400
+        ) -> None:
+            super().__init__(status_code, log_message or message, reason=reason)
+            self.message = message
+            self.message_html = message_html
+
+
+class Reason(StrEnum):
+    """Why a server was not started: the `reason` label of the hub's metric of spawns. A closed set."""
+
+    CAPACITY = "mig-capacity"
+    """Nothing here can serve the request, or the queue is full."""
+    QUEUE_TIMEOUT = "mig-queue-timeout"
+    """Nothing became free within `queue_timeout`."""
+    ALLOCATOR_DOWN = "mig-allocator-down"
+    """The allocator gave no usable answer."""
+    INVALID = "mig-invalid"
+    """What was asked for cannot be understood, or is not offered here."""
+    QUOTA = "mig-quota"
+    """A quota of the cluster is used up."""
+
+
+_STATUS = {
+    Reason.CAPACITY: 409,
+    Reason.QUEUE_TIMEOUT: 408,
+    Reason.ALLOCATOR_DOWN: 503,
+    Reason.INVALID: 400,
+    Reason.QUOTA: 403,
+}
+
+
+class SpawnRefused(SpawnException):  # type: ignore[misc]
+    """A server is not started, and `message` says to its user why and what to do.
+
+    Args:
+        message: a sentence; plain text, escaped wherever it becomes HTML.
+        status_code: of the HTTP answer, where the one that belongs to the reason does not fit.
+    """
+
+    def __init__(self, message: str, *, reason: Reason, status_code: int | None = None) -> None:
+        arguments: dict[str, Any] = {
+            "reason": reason.value,
+            "status_code": _STATUS[reason] if status_code is None else status_code,
+            "message_html": html.escape(message),
+        }
+        super().__init__(message, **arguments)
+        # What the progress page and the page of a failed start read; SpawnException of 6.1 sets neither.
+        self.jupyterhub_message = message
+        self.jupyterhub_html_message = html.escape(message)
+
+
+def invalid(message: str) -> SpawnRefused:
+    """What was asked for cannot be had, whatever the GPUs do."""
+    return SpawnRefused(message, reason=Reason.INVALID)

@@ -1,0 +1,339 @@
+"""A lease as the hub keeps it: ask, wait in line, renew, give back. The allocator's ledger is the truth, this is a cache of it.
+
+An allocator that is away never ends anything by itself: a start waits on while its time lasts, and a running server keeps its slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from mig_spawner.domain.lease import EndReason, Holder
+from mig_spawner.domain.request import Request
+from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
+from mig_spawner.spawner.background import in_background
+from mig_spawner.spawner.error import Reason, SpawnRefused
+from mig_spawner.spawner.progress import Progress, say_lease
+from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.lease import LeaseDocument, LeaseRelease, LeaseRequest, LeaseState
+from mig_spawner.wire.problem import ProblemCode
+
+LONG_POLL_S: Final = 15.0
+"""One question while waiting; short enough for any proxy between."""
+OUTAGE_S: Final = 8.0
+"""How long an allocator may be away at the first question before a start is refused."""
+CUT_S: Final = 120.0
+"""How long making the device may take after a placement was granted."""
+GRACE_S: Final = 5.0
+"""How much later than the allocator we give up, so that its answer is heard first."""
+RENEW_S: Final = 60.0
+"""At most so often is a lease renewed, seconds."""
+Log = logging.Logger | logging.LoggerAdapter[Any]
+
+_HELD = (LeaseState.READY, LeaseState.ACTIVE)
+_ENDED = (LeaseState.RELEASING, LeaseState.CLOSED)
+
+
+@dataclass(frozen=True)
+class Debt:
+    """A lease that has to be given back.
+
+    Attributes:
+        lease_id: None where only the holder is known.
+        pending: a question that was under way when its start was cancelled; its answer may be a lease that nobody knows.
+    """
+
+    client: Callable[[], AllocatorClient]
+    holder: Holder
+    lease_id: str | None
+    pending: asyncio.Task[LeaseDocument] | None
+    log: Log
+
+    async def pay(self, release: LeaseRelease) -> tuple[LeaseDocument, ...]:
+        """Give it back once; doing it again does no harm. The answer is what the allocator says of it, if it still knows it.
+
+        Raises:
+            AllocatorUnavailable: nobody heard it.
+        """
+        if self.pending is not None:
+            await asyncio.wait([self.pending])
+        client, holder = self.client(), self.holder
+        try:
+            if self.lease_id is not None and self.pending is None:
+                return (await client.release(self.lease_id, release),)
+            return (await client.release_holder(holder.user_id, holder.server_name, release)).leases
+        except AllocatorRefused as error:
+            if error.code in {ProblemCode.NOT_FOUND, ProblemCode.CONFLICT}:
+                return ()  # it has ended already
+            self.log.warning("The allocator refuses to take back the lease of %s: %s", holder, error)
+            raise AllocatorUnavailable(str(error)) from error
+
+
+class LeaseKeeper:
+    """The lease of one server.
+
+    Args:
+        client: gives the client to talk through; asked anew each time, since a token may change.
+        holder: who it is for.
+        log: the spawner's.
+
+    Attributes:
+        lease: as last heard; None before the first answer and after `forget`.
+        asked: something was asked for in this life of the hub, so there may be a lease even where none is known.
+    """
+
+    def __init__(
+        self,
+        client: Callable[[], AllocatorClient],
+        holder: Callable[[], Holder],
+        log: Log,
+    ) -> None:
+        self._client = client
+        self._holder = holder
+        self._log = log
+        self._pending: asyncio.Task[LeaseDocument] | None = None
+        self._renewed_at = float("-inf")
+        self._renewing: asyncio.Task[None] | None = None
+        self._warned = False
+        self.lease: LeaseDocument | None = None
+        self.lease_id: str | None = None
+        self.lost: LeaseDocument | None = None
+        self.asked = False
+
+    def forget(self) -> None:
+        """A new start, or the end of one: nothing is known any more."""
+        self.lease = self.lost = None
+        self.lease_id = None
+        self.asked = False
+        self._pending = None
+        self._renewed_at = float("-inf")
+
+    def adopt(self, lease_id: str) -> None:
+        """Take up a lease that a pod or the hub's database tells of."""
+        if self.lease_id != lease_id:
+            self.lease_id, self.lease = lease_id, None
+
+    async def acquire(
+        self, request: Request, progress: Progress, *, budget_s: float, duration_s: float | None
+    ) -> LeaseDocument:
+        """Ask and wait until the device is there.
+
+        Args:
+            budget_s: how long to wait in line; being cut comes on top.
+
+        Raises:
+            SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
+        """
+        body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=duration_s)
+        wait = _Wait(budget_s)
+        conflicted = False
+        while True:
+            try:
+                lease = await self._ask(body, wait)
+            except AllocatorUnavailable as error:
+                if not wait.may_go_on:
+                    _refuse_unavailable(error)
+                progress.say("The GPU allocator does not answer, still waiting.", 5)
+                await wait.pause()
+                continue
+            except AllocatorRefused as error:
+                wait.answered()
+                if error.code == ProblemCode.NOT_FOUND and self.lease is not None:
+                    self.lease = self.lease_id = None  # the ledger lost it: ask as if for the first time
+                    continue
+                if error.code != ProblemCode.CONFLICT or not wait.may_go_on:
+                    _refuse(error)
+                progress.say("The slice of your last server is still being given back.", 5)
+                if not conflicted:
+                    conflicted = True
+                    await self._end_former()
+                await wait.pause()
+                continue
+            self.lease, self.lease_id = lease, lease.lease_id
+            wait.heard(lease)
+            if lease.state in _HELD and lease.device_uuid is not None:
+                say_lease(progress, lease)
+                return lease
+            if lease.state in _ENDED:
+                if lease.state is LeaseState.RELEASING and wait.first and wait.may_go_on:
+                    # What we were given is our own former lease on its way out.
+                    self.lease = self.lease_id = None
+                    progress.say("The slice of your last server is still being given back.", 5)
+                    await wait.pause()
+                    continue
+                _refuse_ended(lease, budget_s)
+            say_lease(progress, lease)
+            wait.first = False
+            if not wait.may_go_on:
+                _refuse_late(lease, budget_s)
+
+    def debt(self) -> Debt:
+        """What has to be given back, to be settled even after this keeper has forgotten it."""
+        return Debt(self._client, self._holder(), self.lease_id, self._pending, self._log)
+
+    def renew_soon(self, *, force: bool = False) -> None:
+        """Renew in the background, at most once per `RENEW_S` unless forced. Failures change nothing.
+
+        What it learns is in `lost`: a lease that has ended although the server runs.
+        """
+        now = time.monotonic()
+        if self.lease_id is None or not self.idle:
+            return
+        if force or now - self._renewed_at >= RENEW_S:
+            self._renewed_at = now
+            self._renewing = in_background(self._renew(self.lease_id), f"mig-renew-{self.lease_id}")
+
+    @property
+    def idle(self) -> bool:
+        """No renewal is under way."""
+        return self._renewing is None or self._renewing.done()
+
+    async def _renew(self, lease_id: str) -> None:
+        try:
+            lease = await self._client().renew(lease_id)
+        except AllocatorUnavailable:
+            return
+        except AllocatorRefused as error:
+            found = await self._read(lease_id) if error.code == ProblemCode.CONFLICT else None
+            if found is None:
+                # Unknown is not ended: a fault of ours never ends somebody's work.
+                if not self._warned:
+                    self._log.warning("The lease %s could not be renewed: %s", lease_id, error)
+                self._warned = True
+                return
+            lease = found
+        if self.lease_id != lease_id:
+            return
+        self._warned = False
+        self.lease = lease
+        if lease.state in _ENDED:
+            self.lost = lease
+
+    async def _read(self, lease_id: str) -> LeaseDocument | None:
+        try:
+            return await self._client().lease(lease_id)
+        except (AllocatorUnavailable, AllocatorRefused):
+            return None
+
+    async def _ask(self, body: LeaseRequest, wait: _Wait) -> LeaseDocument:
+        if self.lease is not None:
+            return await self._client().lease(
+                self.lease.lease_id, wait_s=max(min(LONG_POLL_S, wait.left), 0), known=self.lease
+            )
+        self.asked = True
+        self._pending = asyncio.get_running_loop().create_task(self._client().acquire(body))
+        self._pending.add_done_callback(_looked_at)
+        # Shielded: a question under way is heard to its end, so that what it was given can be given back.
+        lease = await asyncio.shield(self._pending)
+        self._pending = None
+        return lease
+
+    async def _end_former(self) -> None:
+        """Whatever this server had before, it has no more: its start has begun anew."""
+        holder = self._holder()
+        try:
+            await self._client().release_holder(
+                holder.user_id, holder.server_name, LeaseRelease(reason=EndReason.CANCELLED)
+            )
+        except (AllocatorUnavailable, AllocatorRefused) as error:
+            self._log.warning("The former lease of %s could not be ended: %s", holder, error)
+
+
+class _Wait:
+    """How long one start may still wait.
+
+    Attributes:
+        first: no lease of this start was seen yet.
+    """
+
+    def __init__(self, budget_s: float) -> None:
+        self._began = time.monotonic()
+        self._until = self._began + budget_s + GRACE_S
+        self._answered = False
+        self._granted = False
+        self._pause_s = 0.25
+        self.first = True
+
+    def answered(self) -> None:
+        self._answered = True
+
+    def heard(self, lease: LeaseDocument) -> None:
+        self.answered()
+        self._pause_s = 0.25
+        if lease.state is LeaseState.GRANTED and not self._granted:
+            self._granted = True
+            self._until = max(self._until, time.monotonic() + CUT_S)
+
+    @property
+    def left(self) -> float:
+        return self._until - time.monotonic()
+
+    @property
+    def may_go_on(self) -> bool:
+        """After the first answer for as long as the budget lasts; before it, only through a short outage."""
+        if self._answered:
+            return self.left > 0
+        return time.monotonic() - self._began < OUTAGE_S
+
+    async def pause(self) -> None:
+        await asyncio.sleep(min(self._pause_s, max(self.left, 0.05)))
+        self._pause_s = min(self._pause_s * 2, 2.0)
+
+
+def _looked_at(task: asyncio.Task[LeaseDocument]) -> None:
+    """Keep asyncio from complaining about an answer that came after a cancellation."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _refuse(error: AllocatorRefused) -> NoReturn:
+    match error.code:
+        case ProblemCode.IMPOSSIBLE:
+            raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=422) from error
+        case ProblemCode.QUEUE_FULL:
+            raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=429) from error
+        case ProblemCode.CONFLICT:
+            raise SpawnRefused(
+                "The slice of your last server is still being given back. Try again in a minute.",
+                reason=Reason.CAPACITY,
+            ) from error
+        case ProblemCode.UNAUTHENTICATED | ProblemCode.FORBIDDEN:
+            raise SpawnRefused(
+                "The GPU allocator does not know this hub. Please tell its admin that the allocator token is wrong.",
+                reason=Reason.ALLOCATOR_DOWN,
+            ) from error
+        case _:
+            raise SpawnRefused(str(error), reason=Reason.INVALID) from error
+
+
+def _refuse_unavailable(error: AllocatorUnavailable) -> NoReturn:
+    raise SpawnRefused(
+        "The GPU allocator does not answer, so no slice can be had now. Try again in a minute, or start without a GPU.",
+        reason=Reason.ALLOCATOR_DOWN,
+    ) from error
+
+
+def _refuse_ended(lease: LeaseDocument, budget_s: float) -> NoReturn:
+    if lease.reason is EndReason.WAIT_OVER:
+        _refuse_late(lease, budget_s)
+    detail = f" {lease.detail}" if lease.detail else ""
+    raise SpawnRefused(
+        f"The lease of {lease.asked} ended before the server ran ({lease.reason or 'no reason given'}).{detail}",
+        reason=Reason.CAPACITY,
+    )
+
+
+def _refuse_late(lease: LeaseDocument, budget_s: float) -> NoReturn:
+    if lease.state is LeaseState.GRANTED:
+        raise SpawnRefused(
+            f"The slice {lease.asked} was not made in time. Try again, or tell an admin of this hub.",
+            reason=Reason.CAPACITY,
+        )
+    raise SpawnRefused(
+        f"Nothing became free for {lease.asked} within {budget_s:.0f} seconds. Try again later, or choose another size.",
+        reason=Reason.QUEUE_TIMEOUT,
+    )

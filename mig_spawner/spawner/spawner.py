@@ -1,0 +1,364 @@
+"""`MIGSpawner`: a KubeSpawner whose servers may have a slice of a GPU.
+
+Only seams are here; what they do is in the modules beside: `options` and `form` for the choice, `lease` and `release` for the slice,
+`pod` for what the pod gets. The order of one start:
+
+    load_user_options   the choice becomes an entry of the menu, or a refusal
+    get_pod_manifest    the lease is acquired, in line if need be; then the pod is made and edited
+    _make_create_pod_request   remembered, since a pod that was asked for may still appear
+    poll                renews; ends a server whose lease has ended
+    run_post_stop_hook  gives the slice back. The hub calls it at the end of every start and every server, however they ended;
+                        `stop` is called on other occasions too and never gives anything back
+
+`_start`, `_start_future` and `_make_create_pod_request` are private to KubeSpawner; tests pin how they are called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+from jupyterhub.utils import maybe_future
+from kubernetes_asyncio.client import ApiException, V1Pod
+from kubespawner import KubeSpawner
+from traitlets import TraitError
+
+from mig_spawner.domain.lease import EndReason, Holder
+from mig_spawner.errors import AllocatorError, InvalidRequest
+from mig_spawner.spawner.background import in_background, shared_client
+from mig_spawner.spawner.error import Reason, SpawnRefused, invalid
+from mig_spawner.spawner.form import FormView, Live, form_view, render_form
+from mig_spawner.spawner.lease import CUT_S, GRACE_S, OUTAGE_S, RENEW_S, LeaseKeeper
+from mig_spawner.spawner.options import KEY, choose, stored, take
+from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
+from mig_spawner.spawner.progress import Progress
+from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
+from mig_spawner.spawner.trait import MIGTraits
+from mig_spawner.wire.availability import Availability
+from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.lease import LeaseDocument
+from mig_spawner.wire.menu import Menu, MenuEntry, live_menu
+
+_MAX_NAME = 255
+_BY_LINK = "A GPU slice is not started by a link alone. It is selected below: press Start to have it."
+
+
+class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
+    """Start notebook servers on Kubernetes, each with a slice of a GPU that a mig-spawner allocator leases.
+
+    Everything that configures KubeSpawner configures this class as well.
+    """
+
+    start_timeout: int
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._keeper = LeaseKeeper(self._client, self._mig_holder, self.log)
+        self._progress = Progress()
+        self._entry: MenuEntry | None = None
+        self._granted: LeaseDocument | None = None
+        self._creation = Creation.NONE
+        self._base_start_timeout: int | None = None
+        self._started_here = False
+        self._lease_known = False
+        self._suggested: str | None = None
+
+    def _client(self) -> AllocatorClient:
+        return shared_client(self.allocator_url, self.allocator_token, self.allocator_timeout)
+
+    def _mig_holder(self) -> Holder:
+        return Holder(str(self.user.id), str(self.name or "")[:_MAX_NAME], str(self.user.name)[:_MAX_NAME])
+
+    # --- choosing -----------------------------------------------------------------------------------------------
+
+    async def get_options_form(self) -> str:
+        """The admin's form, whatever it is, and our fieldset after it. It always renders."""
+        try:
+            form = await super().get_options_form() or ""
+        except Exception:
+            self.log.exception("The profiles of %s could not be shown", self._log_name)
+            form = '<p class="alert alert-warning">The list of server profiles cannot be shown now.</p>'
+        try:
+            return f"{form}{render_form(await self._form_view())}"
+        except Exception:
+            self.log.exception("The GPU choices of %s could not be shown", self._log_name)
+            return f'{form}<p class="alert alert-warning">GPU choices cannot be shown now; the usual one is taken.</p>'
+
+    async def _form_view(self) -> FormView:
+        availability, live = await asyncio.gather(self._availability(), self._live())
+        menu = self.mig_menu if len(self.mig_menu) else live_menu(availability)
+        options = self.user_options if isinstance(self.user_options, dict) else {}
+        saved, self._suggested = self._suggested or options.get(KEY), None
+        return form_view(menu, availability, saved=saved, live=live)
+
+    async def _availability(self) -> Availability | None:
+        try:
+            return await self._client().availability()
+        except AllocatorError as error:
+            self.log.warning("What is free on the GPUs is not known: %s", error)
+            return None
+
+    async def _live(self) -> Live | None:
+        if not self.live_interval:
+            return None
+        try:
+            ticket = await self._client().ticket(str(self.user.name)[:_MAX_NAME])
+        except AllocatorError:
+            return None
+        return Live(self._public_url(), ticket.ticket, self.live_interval)
+
+    def _public_url(self) -> str:
+        url: str = self.allocator_public_url.rstrip("/")
+        if not url.startswith("/"):
+            return url
+        return f"{self.hub.base_url.rstrip('/').removesuffix('/hub')}{url}"
+
+    async def run_options_from_form(self, form_data: dict[str, Any]) -> dict[str, Any]:
+        """Our field becomes `{"mig": {"choice": id}}`; the rest is for the admin's or KubeSpawner's own reading."""
+        value, rest = _take(form_data)
+        options = await maybe_future(super().run_options_from_form(rest))
+        return {**options, **stored(await self._choose(value))}
+
+    async def options_from_query(self, query_data: dict[str, Any]) -> dict[str, Any]:
+        """As a form, but from a link that may have been opened unawares; see `slices_by_link`."""
+        value, rest = _take(query_data)
+        options = await maybe_future(super().options_from_query(rest))
+        entry = await self._choose(value)
+        if not entry.none and not self.slices_by_link:
+            self._suggested = entry.id
+            raise invalid(_BY_LINK)
+        return {**options, **stored(entry)}
+
+    async def load_user_options(self) -> None:
+        """Profiles first, then ours; what cannot be had is refused with a sentence and not counted as a fault of the hub."""
+        try:
+            await super().load_user_options()
+        except (ValueError, KeyError, TypeError, TraitError) as error:
+            if not self.user_options:
+                raise  # nobody chose anything: the configuration is wrong
+            self.log.warning("The options of %s were refused: %r", self._log_name, error)
+            raise invalid(_profile_sentence(error)) from error
+        self._entry = await self._choose(self.user_options.get(KEY))
+
+    async def _choose(self, value: object) -> MenuEntry:
+        menu: Menu = self.mig_menu
+        unknown = False
+        if not len(menu):
+            availability = None if value in (None, "", "none") else await self._availability()
+            unknown = availability is None
+            menu = live_menu(availability)
+        try:
+            return choose(value, menu)
+        except InvalidRequest as error:
+            if unknown:
+                raise SpawnRefused(
+                    "The GPU allocator does not answer, so GPU choices cannot be started now. Start without a GPU, or try again soon.",
+                    reason=Reason.ALLOCATOR_DOWN,
+                ) from error
+            raise invalid(str(error)) from error
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    def start(self) -> asyncio.Future[str]:
+        """Start. Time in line is apart from `start_timeout`: the hub waits for both, the pod for `start_timeout` alone."""
+        self._keeper.forget()
+        self._entry = self._granted = None
+        self._creation = Creation.NONE
+        if self._progress.closed:
+            self._progress = Progress()
+        self._started_here, self._lease_known = True, False
+        base = self.start_timeout
+        future: asyncio.Future[str] = super().start()
+        # The hub reads `start_timeout` after this returns and before the task first runs; `_start` puts it back.
+        self._base_start_timeout = base
+        self.start_timeout = base + math.ceil(self.queue_timeout + GRACE_S + CUT_S + OUTAGE_S)
+        return future
+
+    async def _start(self) -> str:
+        self._restore_start_timeout()
+        beat = in_background(self._beat(), f"mig-beat-{self.pod_name}")
+        try:
+            url: str = await super()._start()
+            return url
+        finally:
+            beat.cancel()
+            self._progress.close()
+
+    def _restore_start_timeout(self) -> None:
+        if self._base_start_timeout is not None:
+            self.start_timeout, self._base_start_timeout = self._base_start_timeout, None
+
+    async def _beat(self) -> None:
+        """While the pod takes its time to start, nobody polls: say that the lease is wanted."""
+        while True:
+            await asyncio.sleep(RENEW_S / 2)
+            if self._creation is Creation.DONE:
+                self._keeper.renew_soon()
+
+    async def get_pod_manifest(self) -> V1Pod:
+        """The pod, once its lease is held."""
+        entry = self._entry
+        lease = await self._ensure_lease(entry)
+        pod = await super().get_pod_manifest()
+        return edit_pod(pod, lease, entry, runtime_class=self.nvidia_runtime_class)
+
+    async def _ensure_lease(self, entry: MenuEntry | None) -> LeaseDocument | None:
+        if self._granted is None and entry is not None and entry.request is not None:
+            self._granted = await self._keeper.acquire(
+                entry.request, self._progress, budget_s=self.queue_timeout, duration_s=entry.duration
+            )
+        self._lease_known = True
+        self._progress.close()
+        return self._granted
+
+    def get_env(self) -> dict[str, Any]:
+        """KubeSpawner's variables, and those of the slice over them."""
+        env: dict[str, Any] = super().get_env()
+        env.update(gpu_env(self._granted))
+        return env
+
+    async def _make_create_pod_request(self, pod: V1Pod, request_timeout: float) -> bool:
+        before, self._creation = self._creation, Creation.TRIED
+        try:
+            created: bool = await super()._make_create_pod_request(pod, request_timeout)
+        except ApiException as error:
+            if 400 <= (error.status or 0) < 500:
+                self._creation = before
+            if error.status == 403 and "exceeded quota" in str(error.body):
+                raise SpawnRefused(
+                    "The quota of this cluster is used up, so the server cannot start. Stop another server, or ask an admin for more.",
+                    reason=Reason.QUOTA,
+                ) from error
+            raise
+        if created:
+            self._creation = Creation.DONE
+            self._keeper.renew_soon(force=True)
+        return created
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """Place in line, the slice, and then what KubeSpawner tells of the pod."""
+        async for event in self._progress.events(self._start_over):
+            yield event
+        async for event in super().progress():
+            yield event
+
+    def _start_over(self) -> bool:
+        return self._start_future is not None and self._start_future.done()
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    async def poll(self) -> int | None:
+        """As KubeSpawner; also None while a start is under way or its pod may still appear, so that the hub calls `stop`."""
+        if self._start_future is not None and not self._start_over():
+            return None
+        status: int | None = await super().poll()
+        if status is not None:
+            return None if self._creation is Creation.TRIED else status
+        self._adopt_from_pod()
+        if self._keeper.lost is not None:
+            self.log.warning(
+                "The lease of %s has ended (%s), so its server is stopped.", self._log_name, self._keeper.lost.reason
+            )
+            await self.stop(now=True)
+            return 1
+        self._keeper.renew_soon()
+        return None
+
+    def _adopt_from_pod(self) -> None:
+        """After a restart of the hub in the middle of a start, only the pod knows its lease."""
+        if self._lease_known or self._started_here:
+            return
+        pods = self.pod_reflector.pods if self.pod_reflector is not None else {}
+        pod = pods.get(f"{self.namespace}/{self.pod_name}")
+        if pod is None:
+            return
+        self._lease_known, self._creation = True, Creation.DONE
+        lease_id = lease_of(pod["metadata"].get("labels"))
+        if lease_id is not None:
+            self._keeper.adopt(lease_id)
+
+    # --- ending -------------------------------------------------------------------------------------------------
+
+    def run_post_stop_hook(self) -> Any:
+        """The admin's hook, and then the slice goes back, whatever the hook did."""
+        return self._post_stop()
+
+    async def _post_stop(self) -> None:
+        self._restore_start_timeout()
+        try:
+            await maybe_future(super().run_post_stop_hook())
+        finally:
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        creation, self._creation = self._creation, Creation.NONE
+        keeper = self._keeper
+        if keeper.lease_id is None and not keeper.asked:
+            if self._started_here or self._lease_known:
+                return  # there was none
+            creation = Creation.TRIED  # a start that the hub forgot when it was killed
+        debt = keeper.debt()
+        keeper.forget()
+        self._granted = None
+        await settle(debt, self._slot(), creation, self._end_reason(), late_s=self._late_s())
+
+    def _end_reason(self) -> EndReason:
+        future = self._start_future
+        if future is None or not self._start_over():
+            return EndReason.STOPPED
+        if future.cancelled():
+            return EndReason.CANCELLED
+        return EndReason.STOPPED if future.exception() is None else EndReason.START_FAILED
+
+    def _slot(self) -> PodSlot:
+        return PodSlot(self.api, self.namespace, self.pod_name, self.k8s_api_request_timeout)
+
+    def _late_s(self) -> float:
+        return float(self.k8s_api_request_retry_timeout + LATE_POD_MARGIN_S)
+
+    async def delete_forever(self) -> None:
+        """The server or its user is deleted: whatever lease is left goes back."""
+        try:
+            await super().delete_forever()
+        finally:
+            await settle(self._keeper.debt(), self._slot(), Creation.DONE, EndReason.STOPPED, late_s=self._late_s())
+
+    # --- the hub's database -------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """KubeSpawner's state and, as a cache, which lease the server lives on."""
+        state: dict[str, Any] = super().get_state()
+        if self._lease_known:
+            state["mig"] = {"lease_id": self._keeper.lease_id}
+        return state
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up what another life of the hub wrote; unknown keys do no harm."""
+        super().load_state(state)
+        saved = state.get("mig")
+        if isinstance(saved, dict):
+            self._lease_known = True
+            if isinstance(saved.get("lease_id"), str):
+                self._keeper.adopt(saved["lease_id"])
+                self._creation = Creation.DONE
+
+    def clear_state(self) -> None:
+        """Nothing of one server is left for the next."""
+        super().clear_state()
+        self._keeper.forget()
+        self._granted = None
+        self._lease_known = False
+
+
+def _take(data: dict[str, Any]) -> tuple[object, dict[str, Any]]:
+    try:
+        return take(data)
+    except InvalidRequest as error:
+        raise invalid(str(error)) from error
+
+
+def _profile_sentence(error: Exception) -> str:
+    text = f"no choice is called {error}" if isinstance(error, KeyError) else str(error)
+    return f"The chosen profile cannot be started: {text[:300]}"

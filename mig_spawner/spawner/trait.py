@@ -1,0 +1,194 @@
+"""The settings of `MIGSpawner`. Few: whatever KubeSpawner already has is set there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from traitlets import Bool, Dict, Float, HasTraits, List, TraitError, Unicode, Union, default, validate
+
+from mig_spawner.errors import InvalidRequest
+from mig_spawner.wire.client import DEFAULT_TIMEOUT_S
+from mig_spawner.wire.menu import Menu
+
+_log = logging.getLogger(__name__)
+_last_good: dict[str, Menu] = {}
+
+
+class MIGTraits(HasTraits):
+    """Traits, and the menu they lead to."""
+
+    allocator_url = Unicode(
+        "http://mig-allocator:8080/services/mig",
+        config=True,
+        help="""
+        Where the hub reaches the allocator, with its service prefix.
+
+        Set it to the allocator's address inside the cluster. If it cannot be reached, servers without a GPU still start.
+        """,
+    )
+
+    allocator_token = Unicode(
+        config=True,
+        help="""
+        The API token of the allocator's JupyterHub service; the hub shows it to the allocator.
+
+        Default: the environment variable MIG_ALLOCATOR_TOKEN. Both sides must have the same one. It is never logged or shown.
+        """,
+    )
+
+    allocator_public_url = Unicode(
+        "/services/mig",
+        config=True,
+        help="""
+        Where browsers reach the allocator, for live counts in the form: a path below the hub's base URL, or a whole URL.
+
+        Change it when the service has another name than `mig`, or a domain of its own.
+        """,
+    )
+
+    allocator_timeout = Float(
+        DEFAULT_TIMEOUT_S,
+        min=0.1,
+        config=True,
+        help="""
+        How long one answer of the allocator may take, seconds, on top of time spent waiting in line.
+
+        The form waits as long before it says that availability is unknown, so keep it short.
+        """,
+    )
+
+    menu = Union(
+        [List(), Dict()],
+        config=True,
+        help="""
+        What people may have: a list of entries, or a mapping from id to entry.
+
+        Each entry has a `display_name` and exactly one of `profile: 1g.10gb`, `min_memory: 12` (GB), `whole: true` and
+        `none: true`. It may have `id`, `description`, `default: true`, `duration` (seconds) and the host's limits `cpu_limit`,
+        `cpu_guarantee`, `mem_limit`, `mem_guarantee` and `shm` (bytes, or `16G` as in KubeSpawner). `shm` is the size of
+        `/dev/shm`; what is written there is memory and counts within `mem_limit`.
+
+        Without a menu people may choose no GPU, or any profile that the allocator offers. Example::
+
+            c.MIGSpawner.menu = [
+                {"display_name": "No GPU", "none": True, "default": True},
+                {"display_name": "Small slice", "profile": "1g.10gb", "mem_limit": "16G", "shm": "4G"},
+            ]
+        """,
+    )
+
+    menu_file = Unicode(
+        config=True,
+        help="""
+        A YAML file with the menu, used where `menu` is empty. A change of the file holds from the next form or start on.
+        """,
+    )
+
+    queue_timeout = Float(
+        300.0,
+        min=0,
+        config=True,
+        help="""
+        How long a server may wait in line for a slice, seconds; 0 for now or never.
+
+        It comes on top of `start_timeout`, which begins when the slice is held. Whoever waits counts in the hub's
+        `concurrent_spawn_limit`, so do not make it long on a hub with a low limit.
+        """,
+    )
+
+    nvidia_runtime_class = Unicode(
+        "nvidia",
+        config=True,
+        help="""
+        The runtimeClassName of pods with a GPU. Set it to "" where the nodes' default runtime is NVIDIA's.
+        """,
+    )
+
+    slices_by_link = Bool(
+        False,
+        config=True,
+        help="""
+        Let a link such as `/hub/spawn?opt-mig=1g.10gb` start a server with a GPU.
+
+        Off, such a link shows the form with the slice selected. A link starts a server without any click, so a page elsewhere
+        could make people take slices that they do not want; turn it on only where that does not matter.
+        """,
+    )
+
+    live_interval = Float(
+        10.0,
+        min=0,
+        config=True,
+        help="""
+        How often the form reads fresh counts, seconds, where the browser runs scripts; 0 to turn live counts off.
+        """,
+    )
+
+    @default("allocator_token")
+    def _allocator_token_default(self) -> str:
+        return os.environ.get("MIG_ALLOCATOR_TOKEN", "")
+
+    @validate("allocator_url", "allocator_public_url")
+    def _without_slash(self, proposal: Any) -> str:
+        return str(proposal.value).rstrip("/")
+
+    @validate("menu")
+    def _a_menu(self, proposal: Any) -> Any:
+        try:
+            Menu.parse(proposal.value)
+        except InvalidRequest as error:
+            raise TraitError(str(error)) from error
+        return proposal.value
+
+    @validate("menu_file")
+    def _a_menu_file(self, proposal: Any) -> str:
+        path = str(proposal.value)
+        if path:
+            try:
+                _last_good[path] = read_menu(path)
+            except InvalidRequest as error:
+                raise TraitError(str(error)) from error
+        return path
+
+    @property
+    def mig_menu(self) -> Menu:
+        """The menu that holds now; an empty one stands for whatever the allocator offers."""
+        if self.menu:
+            return Menu.parse(self.menu)
+        if not self.menu_file:
+            return Menu()
+        try:
+            _last_good[self.menu_file] = read_menu(self.menu_file)
+        except InvalidRequest as error:
+            if self.menu_file not in _last_good:
+                raise
+            _log.warning("%s The menu from before holds on.", error)
+        return _last_good[self.menu_file]
+
+
+def read_menu(path: str) -> Menu:
+    """The menu in a YAML file, as it is now.
+
+    Raises:
+        InvalidRequest: the file cannot be read or is no menu; with a sentence that names the file.
+    """
+    try:
+        return _read_menu(path, Path(path).stat().st_mtime_ns)
+    except OSError as error:
+        raise InvalidRequest(f"The menu file {path} cannot be read: {error.strerror}.") from error
+
+
+@lru_cache(maxsize=16)
+def _read_menu(path: str, changed_ns: int) -> Menu:
+    del changed_ns  # part of the key: a changed file is read again
+    try:
+        return Menu.parse(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"The menu file {path} is no YAML: {error}") from error
+    except InvalidRequest as error:
+        raise InvalidRequest(f"The menu file {path}: {error}") from error

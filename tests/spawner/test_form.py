@@ -1,0 +1,177 @@
+"""The fieldset as a browser gets it, read with an HTML parser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+
+from mig_spawner.spawner.form import Live, form_view, render_form
+from mig_spawner.wire.availability import Availability, OfferDocument
+from mig_spawner.wire.menu import Menu, live_menu
+
+MakeAvailability = Callable[..., Availability]
+MakeOffer = Callable[..., OfferDocument]
+
+
+class Form:
+    """What can be seen of a rendered form."""
+
+    def __init__(self, html: str) -> None:
+        self.html = html
+        self.soup = BeautifulSoup(html, "html.parser")
+
+    @property
+    def radios(self) -> dict[str, Tag]:
+        return {str(r["value"]): r for r in self.soup.select("input[type=radio][name=mig_choice]")}
+
+    @property
+    def checked(self) -> list[str]:
+        return [value for value, radio in self.radios.items() if radio.has_attr("checked")]
+
+    @property
+    def disabled(self) -> set[str]:
+        return {value for value, radio in self.radios.items() if radio.has_attr("disabled")}
+
+    def label(self, value: str) -> str:
+        [label] = self.soup.select(f'label[for="{self.radios[value]["id"]}"]')
+        return label.get_text(strip=True)
+
+    def about(self, value: str) -> str:
+        """The text that describes a choice to whoever cannot see where it stands."""
+        ids = str(self.radios[value]["aria-describedby"]).split()
+        parts = [self.soup.find(id=i) for i in ids]
+        assert all(parts), ids
+        return " ".join(p.get_text(" ", strip=True) for p in parts if p is not None)
+
+    def text(self, selector: str) -> str:
+        return " ".join(t.get_text(" ", strip=True) for t in self.soup.select(selector))
+
+
+@pytest.fixture
+def show(menu: list[dict[str, Any]]) -> Callable[..., Form]:
+    def render(availability: Availability | None, entries: Any = None, **options: Any) -> Form:
+        return Form(render_form(form_view(Menu.parse(menu if entries is None else entries), availability, **options)))
+
+    return render
+
+
+@pytest.fixture
+def up(availability: MakeAvailability, offer: MakeOffer) -> Availability:
+    return availability(
+        offer("1g.10gb", 5, 7), offer("2g.20gb", 0, 3), offer("3g.40gb", 0, 2), offer(None, 0, 0), queue_length=3
+    )
+
+
+def test_each_choice_has_a_label_size_share_sms_and_counts(show: Callable[..., Form], up: Availability) -> None:
+    form = show(up)
+    assert form.label("small") == "Small slice"
+    assert form.about("small") == "free now 5 of 7 10 GB · 12.5 % of a GPU · 14 of 98 SMs"
+    assert form.about("none") == ""
+    assert form.soup.fieldset is not None
+    assert form.soup.fieldset.legend is not None
+    assert len(form.soup.select("[role=status][aria-live=polite]")) == 1
+
+
+def test_none_free_means_waiting_in_line_and_stays_possible(show: Callable[..., Form], up: Availability) -> None:
+    form = show(up)
+    assert "medium" not in form.disabled
+    assert "free now 0 of 2" in form.about("medium")
+    assert "you would wait in line (3 waiting)" in form.about("medium")
+
+
+def test_what_nothing_can_ever_serve_is_disabled_with_the_reason(show: Callable[..., Form], up: Availability) -> None:
+    form = show(up, [{"display_name": "Huge", "profile": "7g.80gb"}, {"display_name": "Whole", "whole": True}])
+    assert form.disabled == {"huge", "whole"}
+    assert form.about("huge") == "No GPU of this hub can serve this choice."
+    assert form.checked == []
+
+
+def test_the_reason_of_the_allocator_is_told(
+    show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    form = show(availability(offer("1g.10gb", 0, 0, "All nodes are silent.")))
+    assert form.about("small") == "All nodes are silent."
+
+
+def test_a_minimum_memory_counts_what_would_fit(
+    show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    form = show(availability(offer("1g.10gb", 7, 7), offer("3g.40gb", 1, 2), offer("2g.20gb", 2, 3), offer(None, 1, 1)))
+    assert form.about("about-12") == "free now 2 of 3 20 GB · 25 % of a GPU · 28 of 98 SMs"
+
+
+def test_while_the_allocator_is_down_only_gpu_choices_are_disabled(show: Callable[..., Form]) -> None:
+    form = show(None, saved={"choice": "small"}, live=Live("/services/mig", "t", 5))
+    assert form.disabled == {"small", "medium", "about-12", "whole"}
+    assert form.checked == ["none"]
+    assert "does not answer" in form.text(".mig-notice")
+    assert "Not known" in form.about("small")
+    assert "Your last choice, Small slice, cannot be started now." in form.text(".mig-stale")
+    assert not form.soup.select("script")
+
+
+@pytest.mark.parametrize("saved", [{"choice": "medium"}, "medium", {"profile": "3g.40gb"}])
+def test_a_saved_choice_is_selected_again(show: Callable[..., Form], up: Availability, saved: object) -> None:
+    form = show(up, saved=saved)
+    assert form.checked == ["medium"]
+    assert form.text(".mig-stale") == ""
+
+
+@pytest.mark.parametrize("saved", [{"choice": "gone"}, ["x"], 5, "7g.80gb", {"choice": "<script>"}])
+def test_a_stale_choice_is_explained_and_the_default_selected(
+    show: Callable[..., Form], up: Availability, saved: object
+) -> None:
+    form = show(up, saved=saved)
+    assert form.checked == ["none"]
+    assert "no longer on the menu" in form.text(".mig-stale")
+
+
+def test_nothing_saved_is_not_stale(show: Callable[..., Form], up: Availability) -> None:
+    assert show(up).text(".mig-stale") == ""
+    assert show(up).checked == ["none"]
+
+
+def test_simulated_gpus_say_so(show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer) -> None:
+    assert show(availability(offer("1g.10gb", 1, 1), simulated=True)).text(".badge.text-bg-warning") == "Simulated GPUs"
+    assert "Simulated" not in show(availability(offer("1g.10gb", 1, 1))).html
+
+
+def test_live_counts_need_a_ticket_and_bring_one_script(show: Callable[..., Form], up: Availability) -> None:
+    form = show(up, live=Live("/hub/services/mig", "a-ticket", 7.5))
+    [script] = form.soup.select("script")
+    assert script["src"] == "/hub/services/mig/static/live.js"
+    assert script.has_attr("defer")
+    fieldset = form.soup.fieldset
+    assert fieldset is not None
+    assert (fieldset["data-mig-url"], fieldset["data-mig-ticket"]) == ("/hub/services/mig", "a-ticket")
+    assert fieldset["data-mig-interval"] == "7.5"
+    offers = {str(c["data-mig-offer"]) for c in form.soup.select(".mig-choice") if c["data-mig-offer"]}
+    assert offers == {"profile:1g.10gb", "profile:3g.40gb", "memory:12"}
+    assert not show(up).soup.select("script")
+
+
+def test_texts_of_others_are_shown_and_not_obeyed(
+    show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    evil = '"><img src=x onerror=alert(1)></script><b>'
+    entries = [{"id": "x", "display_name": evil, "description": evil, "profile": "1g.10gb"}]
+    form = show(availability(offer("1g.10gb", 0, 0, evil)), entries, live=Live(f"/a{evil}", evil, 5), notice=evil)
+    assert not form.soup.select("img, b")
+    assert form.label("x") == evil
+    assert form.about("x").count(evil) == 2
+    assert form.soup.fieldset is not None
+    assert form.soup.fieldset["data-mig-ticket"] == evil
+
+
+def test_an_empty_form_says_so(availability: MakeAvailability) -> None:
+    form = Form(render_form(form_view(Menu(), availability())))
+    assert "offers no choice of GPU" in form.text("fieldset")
+
+
+def test_the_menu_of_a_hub_without_one(up: Availability) -> None:
+    form = Form(render_form(form_view(live_menu(up), up)))
+    assert list(form.radios) == ["none", "1g.10gb", "2g.20gb", "3g.40gb"]
+    assert form.checked == ["none"]
