@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from mig_spawner import __version__
+from mig_spawner.cli.demo import demo
 
 _HAND_OVER = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -35,3 +36,6 @@ def agent(arguments: tuple[str, ...]) -> None:
     from mig_spawner.agent.app import AgentApp
 
     AgentApp.launch_instance(argv=list(arguments))
+
+
+main.add_command(demo)

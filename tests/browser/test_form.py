@@ -1,0 +1,108 @@
+"""The spawn form in a real browser: with JavaScript, without, by keyboard alone, and with hostile texts."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.desk import Desk, Desks
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+async def test_the_form_says_what_is_free_and_that_the_gpus_are_simulated(desks: Desks) -> None:
+    desk = await desks.open()
+    await desk.open_form()
+    form = desk.page.locator("#mig-choices")
+    await expect(form).to_contain_text("Simulated GPUs")
+    small = form.locator(".mig-choice", has_text="Small slice")
+    await expect(small).to_contain_text("10 GB")
+    await expect(small).to_contain_text("12.5 % of a GPU")
+    await expect(small).to_contain_text("free now 7 of 7")
+    await expect(form.get_by_label("CPU only")).to_be_checked()
+
+
+async def test_live_counts_follow_what_others_take(desks: Desks) -> None:
+    desk = await desks.open()
+    await desk.open_form()
+    badge = desk.page.locator(".mig-choice", has_text="Medium slice").locator(".mig-free")
+    await expect(badge).to_have_text("free now 3 of 3")
+    other = await desks.person()
+    await other.start({"mig_choice": "medium"})
+    await expect(badge).to_have_text("free now 2 of 3", timeout=20_000)
+    await other.stop()
+    await expect(badge).to_have_text("free now 3 of 3", timeout=20_000)
+
+
+async def test_refreshing_counts_leaves_focus_and_choice_alone(desks: Desks) -> None:
+    desk = await desks.open()
+    await desk.open_form()
+    choice = desk.page.get_by_label("Small slice")
+    await choice.check()
+    await choice.focus()
+    other = await desks.person()
+    await other.start({"mig_choice": "medium"})
+    badge = desk.page.locator(".mig-choice", has_text="Medium slice").locator(".mig-free")
+    await expect(badge).to_have_text("free now 2 of 3", timeout=20_000)
+    await expect(choice).to_be_focused()
+    await expect(choice).to_be_checked()
+
+
+async def test_a_choice_that_nothing_can_serve_is_disabled_and_says_why(desks: Desks) -> None:
+    desk = await desks.open()
+    await desk.open_form()
+    choice = desk.page.get_by_label("Huge slice")
+    await expect(choice).to_be_disabled()
+    described = (await choice.get_attribute("aria-describedby") or "").split()
+    said = [await desk.page.locator(f"#{part}").inner_text() for part in described]
+    assert "No GPU" in " ".join(said)
+
+
+async def test_html_in_a_display_name_is_shown_as_text(desks: Desks) -> None:
+    desk = await desks.open()
+    await desk.open_form()
+    label = desk.page.locator("label[for=mig-choice-evil]")
+    await expect(label).to_have_text("<b>Bold</b><script>document.title = 'stolen'</script>")
+    assert await label.locator("b, script").count() == 0
+    assert await desk.page.title() != "stolen"
+
+
+async def test_the_form_is_usable_by_keyboard_alone(desks: Desks) -> None:
+    desk = await desks.open()
+    await desk.open_form()
+    page = desk.page
+    await _tab_to(page, "input[name=mig_choice]")
+    await page.keyboard.press("ArrowDown")
+    await expect(page.get_by_label("Small slice")).to_be_checked()
+    await _tab_to(page, "#spawn_form [type=submit]")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/spawn-pending/**")
+    assert await _chosen(desk) == "small"
+
+
+async def test_without_javascript_the_form_shows_counts_and_starts(desks: Desks) -> None:
+    desk = await desks.open(javascript=False)
+    await desk.open_form()
+    form = desk.page.locator("#mig-choices")
+    await expect(form).to_contain_text("Counts as of when this page was loaded")
+    await expect(form.locator(".mig-choice", has_text="Small slice")).to_contain_text("free now")
+    await desk.page.get_by_label("Small slice").check()
+    await desk.submit()
+    await desk.page.wait_for_url("**/spawn-pending/**")
+    assert await _chosen(desk) == "small"
+
+
+async def _tab_to(page: Page, selector: str) -> None:
+    """Press Tab until the focus is on what the selector finds."""
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("s => document.activeElement.matches(s)", selector):
+            return
+    pytest.fail(f"the keyboard never reaches {selector}")
+
+
+async def _chosen(desk: Desk) -> object:
+    """The choice that the hub has for the person's server."""
+    server = await desk.person.server()
+    assert server is not None
+    return server["user_options"]["mig"]["choice"]

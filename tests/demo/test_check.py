@@ -1,0 +1,106 @@
+"""The whole demo, as a person runs it: the tour, Ctrl-C, and what the command says to bad arguments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from tests.demo.command import Command
+
+pytestmark = pytest.mark.hub
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_scripted_tour_passes_in_time_and_leaves_nothing(command: Command) -> None:
+    # Two cores are enough for 120 s; others who work on this machine at the same time get their share.
+    limit_s = 120 * max(1.0, os.getloadavg()[0] / 2)
+    began = time.monotonic()
+    status, output = command.run("demo", "--check", timeout_s=280)
+    assert status == 0, output
+    assert output.count("✓") >= 10, output
+    assert time.monotonic() - began < limit_s, output
+    assert command.left_processes() == []
+    assert command.left_files() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_running_demo_that_is_ended_leaves_nothing(command: Command, how: signal.Signals) -> None:
+    process = command.start("demo", "--port", "0", "--gpu", "a100-80gb:1")
+    output = read_until(process, "Ctrl-C ends the demo")
+    assert "SIMULATED" in output
+    assert "alice, bob, carol, dave" in output
+    assert command.left_processes() != []
+    process.send_signal(how)
+    rest, _ = process.communicate(timeout=30)
+    if how is not signal.SIGKILL:
+        assert process.returncode == 0, rest
+        assert "its files are gone" in rest
+    command.wait_until_clean()
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_it_starts_leaves_nothing(command: Command) -> None:
+    process = command.start("demo", "--port", "0")
+    read_until(process, "The proxy")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    command.wait_until_clean()
+
+
+@pytest.mark.slow
+def test_logs_are_kept_where_they_were_wanted(command: Command, tmp_path_factory: pytest.TempPathFactory) -> None:
+    logs = tmp_path_factory.mktemp("logs")
+    process = command.start("demo", "--port", "0", "--logs", str(logs))
+    read_until(process, "Ctrl-C ends the demo")
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=30)
+    assert f"Logs are in {logs}" in rest
+    assert {p.name for p in logs.iterdir()} >= {"hub.log", "allocator.log", "proxy.log", "pods"}
+    assert "JupyterHub is now running" in (logs / "hub.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        pytest.param(["--gpu", "tpu-v5:1"], "a100-80gb", id="unknown model"),
+        pytest.param(["--users", "0"], "from 1 to 50, not 0", id="nobody"),
+        pytest.param(["--users", "1000"], "from 1 to 50, not 1000", id="a crowd"),
+        pytest.param(["--check", "--gpu", "a30:1"], "Leave --gpu and --menu out", id="gpus for the tour"),
+        pytest.param(["--menu", "missing.yaml"], "cannot be read", id="menu"),
+    ],
+)
+def test_a_bad_argument_gets_a_sentence_and_no_traceback(command: Command, arguments: list[str], sentence: str) -> None:
+    status, output = command.run("demo", *arguments)
+    assert status == 2
+    assert sentence in " ".join(output.split())
+    assert "Traceback" not in output
+    assert command.left_files() == []
+
+
+def test_a_port_in_use_gets_a_sentence(command: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, output = command.run("demo", "--port", str(port))
+    assert status == 1
+    assert f"Port {port} is in use" in output
+    assert "Traceback" not in output
+    assert command.left_files() == []
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """What the command writes, up to the line with this text."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in line:
+            return seen
+    pytest.fail(f"the demo ended without saying {text!r}:\n{seen}")
