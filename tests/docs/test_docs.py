@@ -1,0 +1,58 @@
+"""The documentation cannot drift: what the code has, a page names."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mig_spawner.domain.lease import EndReason
+from mig_spawner.wire.problem import ProblemCode
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_on_settings_is_what_the_code_says() -> None:
+    page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
+    assert page == generator().configuration(), "run `make docs`"
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    module = generator()
+    poor = [
+        f"{cls.__name__}.{n}" for cls, _ in module.PARTS for n, t in module.own_traits(cls).items() if len(t.help) < 20
+    ]
+    assert poor == []
+
+
+@pytest.mark.parametrize("word", [*ProblemCode, *EndReason], ids=str)
+def test_the_api_page_names_every_code_and_reason(word: str) -> None:
+    assert f"| `{word}` |" in (DOCS / "api.md").read_text(encoding="utf-8")
+
+
+def test_the_api_page_names_every_route() -> None:
+    from mig_spawner.allocator.handlers import api_routes
+
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    documented = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"api/v1/[\w/{}…]+", page)}
+    documented |= {"api/v1/nodes/{}/uncordon"}  # written as `…/uncordon` beside cordon
+    assert {re.sub(r"\{\w+\}", "{}", r) for r in api_routes()} <= documented
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"], ids=lambda p: p.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [t for t in targets if not (page.parent / t).exists()] == []
