@@ -10,7 +10,7 @@ All of it comes from the driver's report; there are no tables here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest
@@ -26,15 +26,35 @@ class Engines:
     jpeg: int = 0
     ofa: int = 0
 
+    # Written out, since placement adds and compares engines thousands of times.
+
     def __add__(self, other: Engines) -> Engines:
-        return Engines(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return Engines(
+            self.copy + other.copy,
+            self.decoder + other.decoder,
+            self.encoder + other.encoder,
+            self.jpeg + other.jpeg,
+            self.ofa + other.ofa,
+        )
 
     def __or__(self, other: Engines) -> Engines:
         """The greater of both, engine by engine."""
-        return Engines(*(max(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
+        return Engines(
+            max(self.copy, other.copy),
+            max(self.decoder, other.decoder),
+            max(self.encoder, other.encoder),
+            max(self.jpeg, other.jpeg),
+            max(self.ofa, other.ofa),
+        )
 
     def fit_in(self, budget: Engines) -> bool:
-        return all(getattr(self, f.name) <= getattr(budget, f.name) for f in fields(self))
+        return (
+            self.copy <= budget.copy
+            and self.decoder <= budget.decoder
+            and self.encoder <= budget.encoder
+            and self.jpeg <= budget.jpeg
+            and self.ofa <= budget.ofa
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,8 @@ class GPU:
         memory_mib: total memory in MiB.
         multiprocessors: SMs of the whole GPU.
         profiles: what it can be cut into; empty for a GPU without MIG (or whose driver does not say while MIG is off).
+        grid: length of the grid in memory slices, the end of the farthest placement; 1 for a GPU without profiles.
+        engines: the engine budget, engine by engine what the best-equipped profile has.
     """
 
     gpu_uuid: str
@@ -106,19 +128,15 @@ class GPU:
     memory_mib: int
     multiprocessors: int
     profiles: tuple[Profile, ...] = ()
+    grid: int = field(init=False, compare=False, repr=False)
+    engines: Engines = field(init=False, compare=False, repr=False)
 
-    @property
-    def grid(self) -> int:
-        """Length of the grid in memory slices: the end of the farthest placement; 1 for a GPU without profiles."""
-        return max((max(p.starts) + p.size for p in self.profiles), default=1)
-
-    @property
-    def engines(self) -> Engines:
-        """The engine budget: engine by engine what the best-equipped profile has."""
-        budget = Engines()
+    def __post_init__(self) -> None:
+        engines = Engines()
         for profile in self.profiles:
-            budget |= profile.engines
-        return budget
+            engines |= profile.engines
+        object.__setattr__(self, "engines", engines)
+        object.__setattr__(self, "grid", max((max(p.starts) + p.size for p in self.profiles), default=1))
 
     @property
     def whole(self) -> Placement:

@@ -17,7 +17,7 @@ from mig_spawner.domain.request import Request, WholeRequest
 
 Rank = tuple[int, ...]
 Ranking = Callable[[GPUState, Profile, int], Rank]
-"""Rank of making an instance of a profile at a start of a GPU; least wins."""
+"""Rank of making an instance of a profile at a start of a GPU; least wins. It depends on the GPU's profiles and layout alone."""
 
 
 def first_fit(state: GPUState, profile: Profile, start: int) -> Rank:
@@ -88,8 +88,14 @@ def _cut(name: ProfileName, fleet: Sequence[GPUState], ranking: Ranking) -> Deci
 
 
 def _legal(name: ProfileName, fleet: Sequence[GPUState]) -> Iterator[tuple[GPUState, Profile, int]]:
+    """The legal places, those of equal GPUs with equal layouts once: a rank does not see which of them it is."""
+    seen = set()
     for state in fleet:
+        if state.unavailable is not None or not state.cuttable:
+            continue
+        kind = (state.gpu.profiles, state.layout.mask, state.layout.engines)
         profile = state.gpu.profile(name)
-        if profile is not None and state.unavailable is None and state.cuttable:
+        if profile is not None and kind not in seen:
+            seen.add(kind)
             for start in state.layout.starts(profile):
                 yield state, profile, start
