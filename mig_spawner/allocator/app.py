@@ -24,7 +24,7 @@ from mig_spawner.allocator import loops
 from mig_spawner.allocator.auth import Auth, Tickets
 from mig_spawner.allocator.changes import Changes
 from mig_spawner.allocator.handlers import application
-from mig_spawner.allocator.handlers.context import Context
+from mig_spawner.allocator.handlers.context import Context, Traffic
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.pods.base import PodListing, PodWatch
@@ -252,6 +252,7 @@ class AllocatorApp(Application):
         await self._run(store.open)
         self.desk = Desk(store, self._setting(watches_pods=watch.watches), self._count)
         self._metrics = Metrics()
+        self._traffic = Traffic()
         self.changes = Changes(store, self._run)
         context = Context(
             prefix=self.prefix,
@@ -263,6 +264,7 @@ class AllocatorApp(Application):
             metrics=self._metrics,
             templates=environment(),
             run=self._run,
+            traffic=self._traffic,
         )
         if not watch.watches:
             await self._run(lambda: forget_pods(self.desk))
@@ -279,9 +281,10 @@ class AllocatorApp(Application):
         await self.changes.close()
         try:
             async with asyncio.timeout(SHUTDOWN_S):
-                await self._server.close_all_connections()
+                await self._traffic.quiet()
         except TimeoutError:
             self.log.warning("Some requests did not end in time")
+        await self._server.close_all_connections()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

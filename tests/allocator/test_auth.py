@@ -226,6 +226,14 @@ async def test_a_cookie_alone_changes_nothing(rig: Rig, hub: SmallHub) -> None:
     assert (await rig.hub.leases()).leases == ()
 
 
+async def test_a_callback_without_a_login_is_refused(rig: Rig) -> None:
+    async with rig.http("") as http:
+        for query in ("", "?code=x", "?code=x&state=y", "?error=denied"):
+            answer = await http.get(f"/oauth_callback{query}")
+            assert answer.status_code in (400, 403)
+            assert answer.json()["code"] in ("invalid", "forbidden")
+
+
 async def test_the_page_shows_who_i_am_and_what_is_free(rig: Rig) -> None:
     node = await rig.node()
     node.simulated = True

@@ -278,7 +278,7 @@ class Ledgers(RuleBasedStateMachine):
 
 TestLedgers = pytest.mark.slow(Ledgers.TestCase)
 TestLedgers.settings = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=50,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

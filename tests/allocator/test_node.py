@@ -106,8 +106,9 @@ async def test_a_gpu_whose_profiles_are_unknown_while_uncut_is_held_whole(rig: R
     await node.report()
     lease = await rig.acquire("a", None)
     assert lease.state is LeaseState.READY
-    node.boards = [Board(full, mig_enabled=False)]
+    node.boards = [Board(full, mig_enabled=True)]
     await node.report()
+    assert (await rig.state(lease)).reason is EndReason.DEVICE_LOST
     assert (await rig.hub.availability()).offer("1g.10gb").free == 0  # type: ignore[union-attr]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tornado.web import Application
+from tornado.web import Application, RequestHandler
 
 from mig_spawner.allocator.handlers.availability import Availability, TicketHandler
 from mig_spawner.allocator.handlers.base import NotFound
@@ -18,32 +19,32 @@ from mig_spawner.allocator.handlers.page import OAuthCallback, Page, Static
 
 STATIC = Path(__file__).parents[1] / "static"
 
+API: Final[Sequence[tuple[str, type[RequestHandler]]]] = (
+    ("availability", Availability),
+    ("tickets", TicketHandler),
+    ("leases", Leases),
+    ("leases/release", ReleaseHolder),
+    ("leases/{id}", Lease),
+    ("leases/{id}/renew", Renew),
+    ("leases/{id}/release", Release),
+    ("nodes", Nodes),
+    ("nodes/{node}", Node),
+    ("nodes/{node}/desired", Desired),
+    ("nodes/{node}/cordon", Cordon),
+    ("nodes/{node}/uncordon", Uncordon),
+)
+"""What is served under `api/v1/`; the first that matches answers."""
+
 
 def application(context: Context, *, cookie_secret: bytes) -> Application:
     """The web application under the service prefix."""
     given: dict[str, Any] = {"context": context}
     prefix = re.escape(context.prefix)
-    api = f"{prefix}api/v1"
-    one = "([^/]+)"
     health = [("healthz", Healthz), ("readyz", Readyz), ("metrics", MetricsHandler)]
     places = {"/", prefix}
     routes: list[Any] = [(f"{place}{name}", handler, given) for name, handler in health for place in places]
-    routes += [
-        (prefix, Page, given),
-        (f"{prefix}static/(.*)", Static, {"path": str(STATIC)}),
-        (f"{api}/availability", Availability, given),
-        (f"{api}/tickets", TicketHandler, given),
-        (f"{api}/leases", Leases, given),
-        (f"{api}/leases/release", ReleaseHolder, given),
-        (f"{api}/leases/{one}", Lease, given),
-        (f"{api}/leases/{one}/renew", Renew, given),
-        (f"{api}/leases/{one}/release", Release, given),
-        (f"{api}/nodes", Nodes, given),
-        (f"{api}/nodes/{one}", Node, given),
-        (f"{api}/nodes/{one}/desired", Desired, given),
-        (f"{api}/nodes/{one}/cordon", Cordon, given),
-        (f"{api}/nodes/{one}/uncordon", Uncordon, given),
-    ]
+    routes += [(f"{prefix}api/v1/{_pattern(path)}", handler, given) for path, handler in API]
+    routes += [(prefix, Page, given), (f"{prefix}static/(.*)", Static, {"path": str(STATIC), **given})]
     if context.auth.hub is not None:
         routes.append((f"{prefix}oauth_callback", OAuthCallback, given))
     return Application(
@@ -55,6 +56,10 @@ def application(context: Context, *, cookie_secret: bytes) -> Application:
         xsrf_cookies=False,
         log_function=_log,
     )
+
+
+def _pattern(path: str) -> str:
+    return re.sub(r"\{\w+\}", "([^/]+)", path)
 
 
 def _log(handler: Any) -> None:

@@ -61,6 +61,7 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
 
     def initialize(self, context: Context) -> None:
         self.context = context
+        context.traffic.begin()
         self.hub_auth = context.auth.hub
         self.request_id = secrets.token_hex(6)
         self._body = bytearray()
@@ -177,6 +178,7 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
             log.error("Request %s failed", self.request_id, exc_info=error)
 
     def on_finish(self) -> None:
+        self.context.traffic.end()
         seconds = time.time() - self.request._start_time  # noqa: SLF001  # tornado's own clock of the request
         self.context.metrics.observe_request(self.request.method or "", type(self).__name__, self.get_status(), seconds)
 

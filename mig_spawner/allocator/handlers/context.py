@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -23,6 +24,28 @@ class Run(Protocol):
     async def __call__(self, function: Callable[[], T]) -> T: ...
 
 
+class Traffic:
+    """Counts the requests that run, so that the end can wait for theirs."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def begin(self) -> None:
+        self._running += 1
+        self._quiet.clear()
+
+    def end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until no request runs."""
+        await self._quiet.wait()
+
+
 @dataclass(frozen=True)
 class Context:
     """The parts that handlers speak to.
@@ -41,3 +64,4 @@ class Context:
     metrics: Metrics
     templates: Environment
     run: Run
+    traffic: Traffic

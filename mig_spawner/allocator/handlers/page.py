@@ -50,18 +50,19 @@ class Page(Handler):
         )
 
 
-class OAuthCallback(HubOAuthCallbackHandler):  # type: ignore[misc]  # jupyterhub has no types
+class OAuthCallback(Handler, HubOAuthCallbackHandler):  # type: ignore[misc]  # jupyterhub has no types
     """The end of the OAuth dance. Who is already logged in is not asked for synchronously."""
-
-    def initialize(self, context: Context) -> None:
-        self.hub_auth = context.auth.hub
 
     def get_current_user(self) -> Any:
         return None
 
 
-class Static(StaticFileHandler):
+class Static(Handler, StaticFileHandler):
     """Scripts and styles. With `?v=…` of their content they may be kept for a year, without for an hour."""
+
+    def initialize(self, context: Context, path: str) -> None:  # type: ignore[override]
+        Handler.initialize(self, context)
+        StaticFileHandler.initialize(self, path)
 
     def get_cache_time(self, path: str, modified: Any, mime_type: str) -> int:
         return _YEAR_S if "v" in self.request.arguments else _HOUR_S
