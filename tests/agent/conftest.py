@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tornado.httpserver import HTTPServer
@@ -27,6 +29,9 @@ from mig_spawner.wire.node import (
     NodeReport,
 )
 from mig_spawner.wire.problem import Problem, ProblemCode
+from tests.nvml.fixture import ADAPTERS, Imitation, oldest_wheel
+from tests.nvml.hardware import OutOfReach, real_driver
+from tests.nvml.node import ImitatedNode
 
 TOKEN = "agent-token-of-the-test"
 PATIENCE_S = 15.0
@@ -37,7 +42,7 @@ class Rig:
     """A driver in its session, and the hand that disturbs the hardware behind it."""
 
     driver: Driver
-    node: SimulatedNode
+    node: SimulatedNode | ImitatedNode | OutOfReach
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -53,22 +58,32 @@ class Rig:
 MakeRig = Callable[..., Rig]
 
 
-@pytest.fixture(params=["fake"])
-def make_rig(request: pytest.FixtureRequest) -> Iterator[MakeRig]:
-    """`make_rig("a100-80gb", …)`: one GPU per model, MIG mode off. The contract runs over every adapter named in the parameters."""
-    opened: list[Driver] = []
+@pytest.fixture(scope="session")
+def imitation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imitation]:
+    imitation = Imitation(tmp_path_factory.mktemp("nvml"))
+    yield imitation
+    imitation.end()
 
-    def make(*models: str) -> Rig:
-        assert request.param == "fake"
-        node = SimulatedNode("node-a", models or ("a100-80gb",))
-        driver = FakeDriver(node)
-        driver.open()
-        opened.append(driver)
-        return Rig(driver, node)
 
-    yield make
-    for driver in opened:
-        driver.close()
+@pytest.fixture(params=ADAPTERS)
+def make_rig(request: pytest.FixtureRequest, imitation: Imitation) -> Iterator[MakeRig]:
+    """`make_rig("a100-80gb", …)`: one GPU per model, MIG mode off. The contract runs over every adapter named in the parameters:
+    the simulation; the NVML adapter on the C library of `tests/nvml`, with the newest and the oldest wheel; and real GPUs.
+    `tests/nvml/test_adapters.py` says why one is not among them."""
+    with ExitStack() as stack:
+
+        def make(*models: str) -> Any:
+            models = models or ("a100-80gb",)
+            if request.param == "hardware":
+                return Rig(stack.enter_context(real_driver(*models)), OutOfReach())
+            if request.param == "fake":
+                node = SimulatedNode("node-a", models)
+                return Rig(stack.enter_context(FakeDriver(node)), node)
+            wheel = oldest_wheel() if request.param == "nvml-oldest-wheel" else None
+            driver, imitated, _ = stack.enter_context(imitation.rig(*models, wheel=wheel))
+            return Rig(driver, imitated)
+
+        yield make
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -21,24 +20,17 @@ from mig_spawner.errors import (
     NotSupported,
 )
 from mig_spawner.testing.gpu import list_models
+from tests.nvml.fixture import has_real_driver
 
-
-def _has_driver() -> bool:
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return True
-
-
-without_driver = pytest.mark.skipif(_has_driver(), reason="this machine has an NVIDIA driver")
+without_driver = pytest.mark.skipif(has_real_driver(), reason="this machine has an NVIDIA driver")
 
 
 @without_driver
 def test_without_a_driver_it_says_what_is_missing() -> None:
     driver = NVMLDriver()
-    with pytest.raises(DriverError, match=r"libnvidia-ml\.so\.1 was not found.*--driver fake"):
-        driver.open()
+    for call in (driver.open, driver.list_gpus, driver.list_gpus):
+        with pytest.raises(DriverError, match=r"libnvidia-ml\.so\.1 was not found.*--driver fake"):
+            call()
     driver.close()
 
 
@@ -83,7 +75,22 @@ def test_the_boot_id_is_the_kernels(tmp_path: Path) -> None:
 def test_codes_become_errors_that_say_what_was_tried(value: int, kind: type[DriverError]) -> None:
     error = code.error_of(value, "In use", "creating it")
     assert type(error) is kind
-    assert str(error) == f"NVML answered {value} (In use) when creating it."
+    assert str(error).startswith(f"NVML answered {value} (In use) when creating it.")
+
+
+def test_a_missing_right_is_named() -> None:
+    assert "NVIDIA_MIG_CONFIG_DEVICES=all" in str(code.error_of(4, "Insufficient Permissions", "reading it"))
+    assert "NVIDIA_MIG" not in str(code.error_of(19, "In use", "reading it"))
+
+
+@pytest.mark.parametrize("answer", [b"NVIDIA A100", "NVIDIA A100"], ids=["old wheels", "new wheels"])
+def test_texts_are_read_alike_from_bytes_and_str(answer: bytes | str) -> None:
+    assert code.text(answer) == code.decoded(lambda: answer) == "NVIDIA A100"
+
+
+def test_a_text_that_cannot_be_decoded_is_empty() -> None:
+    assert code.decoded(lambda: b"\xf8".decode()) == ""
+    assert code.decoded(lambda: b"\xf8A") == "\ufffdA"
 
 
 @pytest.mark.parametrize(

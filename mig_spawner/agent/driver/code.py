@@ -1,19 +1,28 @@
-"""The numbers NVML answers with, and what they mean to us. Pure: it needs neither a library nor a GPU."""
+"""What NVML answers, numbers, texts and structs, and what it means to us. Pure: it needs neither a library nor a GPU."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
+from mig_spawner.domain.gpu import Engines, Profile
+from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import (
     DeviceInUse,
     DeviceLost,
     DeviceNotFound,
     DriverError,
     InsufficientResources,
+    InvalidProfile,
+    InvalidRequest,
     NoPermission,
     NotSupported,
 )
+
+log = logging.getLogger(__name__)
 
 INVALID_ARGUMENT: Final = 2
 NOT_SUPPORTED: Final = 3
@@ -46,6 +55,11 @@ _NO_DRIVER: Final = {
     DRIVER_NOT_LOADED: "The NVIDIA driver is not loaded. Load it (nvidia-smi must work), then start the agent again.",
 }
 
+_ADVICE: Final = {
+    NO_PERMISSION: " Run the agent as root, or give its container NVIDIA_MIG_CONFIG_DEVICES=all and "
+    "NVIDIA_MIG_MONITOR_DEVICES=all."
+}
+
 _SUFFIXES: Final = {
     7: "+me",
     8: "+me",
@@ -70,7 +84,7 @@ def error_of(value: int, reason: str, doing: str) -> DriverError:
         reason: NVML's text for it.
         doing: what was tried, "creating …".
     """
-    return _KINDS.get(value, DriverError)(f"NVML answered {value} ({reason}) when {doing}.")
+    return _KINDS.get(value, DriverError)(f"NVML answered {value} ({reason}) when {doing}.{_ADVICE.get(value, '')}")
 
 
 def why_no_driver(value: int, reason: str) -> str:
@@ -93,3 +107,72 @@ def computed_name(constant: int, slice_count: int, profile_mib: int, gpu_mib: in
 def multiprocessors(cores: int, capability: tuple[int, int]) -> int:
     """SMs of a GPU with so many CUDA cores; NVML gives only those for a whole GPU."""
     return cores // _CORES_PER_SM.get(capability, 128)
+
+
+def text(value: str | bytes) -> str:
+    """Old wheels answer bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def decoded(ask: Callable[[], str | bytes]) -> str:
+    """A text of NVML; empty if it is none (seen under WSL: names that are not UTF-8, for which new wheels raise)."""
+    try:
+        return text(ask())
+    except UnicodeDecodeError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInfo:
+    """What NVML says of a GPU instance profile.
+
+    Attributes:
+        constant: the number that asks; `profile_id` creates.
+        name: without "MIG "; empty for drivers before 530.
+        raw: NVML's struct.
+    """
+
+    constant: int
+    profile_id: int
+    slice_count: int
+    name: str
+    raw: Any
+
+
+def profile_info(constant: int, raw: Any) -> ProfileInfo:
+    """NVML's struct, of any version, as we read it."""
+    name = decoded(lambda: getattr(raw, "name", "")).removeprefix("MIG ").strip()
+    return ProfileInfo(constant, int(raw.id), int(raw.sliceCount), name, raw)
+
+
+def profile(info: ProfileInfo, placements: Sequence[tuple[int, int]], gpu_mib: int) -> Profile | None:
+    """A profile as the rest of us knows it; None, and a line in the log, for one that makes no sense.
+
+    Args:
+        placements: (start, size) of each; a profile without any cannot be had now and is None.
+        gpu_mib: memory of the whole GPU.
+    """
+    if not placements:
+        return None
+    raw = info.raw
+    memory_mib = int(raw.memorySizeMB)
+    try:
+        return Profile(
+            name=ProfileName.parse(info.name or computed_name(info.constant, info.slice_count, memory_mib, gpu_mib)),
+            profile_id=info.profile_id,
+            size=placements[0][1],
+            starts=tuple(sorted(start for start, _ in placements)),
+            compute_slices=info.slice_count,
+            memory_mib=memory_mib,
+            multiprocessors=int(raw.multiprocessorCount),
+            engines=Engines(
+                int(raw.copyEngineCount),
+                int(raw.decoderCount),
+                int(raw.encoderCount),
+                int(raw.jpegCount),
+                int(raw.ofaCount),
+            ),
+        )
+    except (InvalidProfile, InvalidRequest) as error:
+        log.warning("Profile %s (%r) is left out: %s", info.profile_id, info.name, error)
+        return None

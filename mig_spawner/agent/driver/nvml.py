@@ -6,7 +6,9 @@ Traps that shape it (see "NVML" in NVIDIA's header and the pynvml wheel):
 - `NVMLError` cannot be hashed and compares badly, so errors are told apart by `.value`.
 - `nvmlDeviceSetMigMode` raises nothing when the GPU is in use: the reason is its return value.
 - MIG indices have holes: "not found" means the next one.
-- Old wheels and drivers answer bytes where new ones answer text.
+- A handle means what sits in its place *now*; so a GPU's is asked for its UUID before it is used.
+- Old wheels answer bytes where new ones answer text, and new ones raise `UnicodeDecodeError` for a text that is none.
+- A function without a version in its name raises something that is no `NVMLError` if the driver is older than the wheel.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_uint
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,17 +25,8 @@ import pynvml
 
 from mig_spawner.agent.driver import code
 from mig_spawner.agent.driver.base import Driver, GPUInfo, Instance
-from mig_spawner.domain.gpu import Engines, Placement, Profile
-from mig_spawner.domain.profile import ProfileName
-from mig_spawner.errors import (
-    DeviceInUse,
-    DeviceLost,
-    DeviceNotFound,
-    DriverError,
-    InvalidProfile,
-    InvalidRequest,
-    NotSupported,
-)
+from mig_spawner.domain.gpu import Placement, Profile
+from mig_spawner.errors import DeviceInUse, DeviceLost, DeviceNotFound, DriverError, NotSupported
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +38,8 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MAX_CONSTANT: Final = 64
 """Enumerations end at "invalid argument"; this only guards against a library that never says so."""
 _MAX_INSTANCES: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _ProfileInfo:
-    """What NVML says of a GPU instance profile. `name` is empty for drivers before 530."""
-
-    constant: int
-    profile_id: int
-    slice_count: int
-    name: str
-    raw: Any
+_PROCESSES: Final = ("nvmlDeviceGetCompute", "nvmlDeviceGetGraphics", "nvmlDeviceGetMPSCompute")
+"""Calls that list processes, without "RunningProcesses" and their version."""
 
 
 class NVMLDriver(Driver):
@@ -69,9 +53,13 @@ class NVMLDriver(Driver):
         self._boot_id = boot_id
         self._handles: dict[str, Handle] = {}
         self._known: dict[str, GPUInfo] = {}
-        self._open = False
+        self._silent: list[str] = []
+        self._wanted = self._open = False
 
     def open(self) -> None:
+        self._wanted = True
+        if self._open:
+            return
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -79,11 +67,8 @@ class NVMLDriver(Driver):
         self._open = True
 
     def close(self) -> None:
-        self._handles.clear()
-        if self._open:
-            self._open = False
-            with suppress(pynvml.NVMLError):
-                pynvml.nvmlShutdown()
+        self._wanted = False
+        self._drop()
 
     def boot_id(self) -> str:
         try:
@@ -92,25 +77,32 @@ class NVMLDriver(Driver):
             raise DriverError(f"The boot id cannot be read from {self._boot_id}: {error.strerror}.") from error
 
     def list_gpus(self) -> tuple[GPUInfo, ...]:
-        with _translated("counting the GPUs"):
-            count = int(pynvml.nvmlDeviceGetCount())
+        """See the port. A session that the driver has ended (it was unloaded and loaded again) is begun anew."""
+        count = self._count()
+        self._handles.clear()
         seen: dict[str, GPUInfo] = {}
+        silent: list[str] = []
         for index in range(count):
             # A GPU that is lost answers nothing at all, not even its UUID: it is recognised by its absence below.
-            with suppress(DriverError):
+            try:
                 info = self._read(index)
-                seen[info.gpu_uuid] = self._known[info.gpu_uuid] = info
-        missing = (
-            replace(info, mig_enabled=None, problem="The GPU does not answer any more.")
-            for uuid, info in self._known.items()
-            if uuid not in seen
-        )
+            except DriverError as error:
+                silent.append(str(error))
+                continue
+            seen[info.gpu_uuid] = info
+            if not info.problem:
+                self._known[info.gpu_uuid] = info
+        if silent != self._silent:
+            log.warning("GPUs that do not say who they are: %s", " ".join(silent) or "none any more")
+        self._silent = silent
+        problem = " ".join(["The GPU does not answer any more.", *silent])
+        missing = (replace(i, mig_enabled=None, problem=problem) for u, i in self._known.items() if u not in seen)
         return (*seen.values(), *missing)
 
     def list_profiles(self, gpu_uuid: str) -> tuple[Profile, ...]:
         gpu = self._handle(gpu_uuid)
         memory_mib = self._known[gpu_uuid].memory_mib
-        found = (self._profile(gpu, info, memory_mib) for info in _profile_infos(gpu))
+        found = (code.profile(info, _placements(gpu, info.profile_id), memory_mib) for info in _profile_infos(gpu))
         return tuple(profile for profile in found if profile is not None)
 
     def list_instances(self, gpu_uuid: str) -> tuple[Instance, ...]:
@@ -126,11 +118,11 @@ class NVMLDriver(Driver):
     def processes(self, gpu_uuid: str, device_uuid: str) -> int:
         gpu = self._handle(gpu_uuid)
         device = gpu if device_uuid == gpu_uuid else _mig_device(gpu, device_uuid)
-        with _translated(f"reading the processes on {device_uuid}"):
-            pids = {p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(device)}
-        for more in (pynvml.nvmlDeviceGetGraphicsRunningProcesses, pynvml.nvmlDeviceGetMPSComputeRunningProcesses):
-            with suppress(NotSupported), _translated(f"reading the processes on {device_uuid}"):
-                pids |= {p.pid for p in more(device)}
+        doing = f"reading the processes on {device_uuid}"
+        pids = _pids(device, _PROCESSES[0], doing)
+        for more in _PROCESSES[1:]:
+            with suppress(NotSupported):
+                pids |= _pids(device, more, doing)
         return len(pids)
 
     def create(self, gpu_uuid: str, profile_id: int, start: int, size: int) -> Instance:
@@ -155,90 +147,94 @@ class NVMLDriver(Driver):
 
     def destroy(self, instance: Instance) -> None:
         gpu = self._handle(instance.gpu_uuid)
-        with _translated(f"finding GPU instance {instance.gpu_instance_id} on {instance.gpu_uuid}"):
-            handle = pynvml.nvmlDeviceGetGpuInstanceById(gpu, instance.gpu_instance_id)
-            info = pynvml.nvmlGpuInstanceGetInfo(handle)
-        found = (info.profileId, info.placement.start, info.placement.size)
-        if found != (instance.profile_id, instance.start, instance.size):
-            raise DeviceNotFound(f"GPU instance {instance.gpu_instance_id} of {instance.gpu_uuid} is another one now.")
+        place = f"GPU instance {instance.gpu_instance_id} of {instance.gpu_uuid}"
+        handle = _find(gpu, instance)
+        if handle is None:
+            raise DeviceNotFound(f"{place} is gone, or another one now.")
+        with _translated(f"reading {place}"):
+            devices = {_mig_uuid(compute) for compute, _ in _compute_instances(handle)}
+        # Ids and places come back, and half-made ones get finished: only what was seen is destroyed, or what is left of it.
+        if devices and instance.mig_uuid not in devices:
+            raise DeviceNotFound(f"{place} holds another MIG device now.")
         _tear_down(handle)
+        if _find(gpu, instance) is not None:
+            raise DeviceInUse(f"The driver says it destroyed {place}, and still lists it. A monitor may hold it open.")
 
     def set_mig_mode(self, gpu_uuid: str, enabled: bool) -> None:
         gpu = self._handle(gpu_uuid)
         doing = f"switching MIG mode {'on' if enabled else 'off'} on {gpu_uuid}"
         with _translated(doing):
             status = int(pynvml.nvmlDeviceSetMigMode(gpu, int(enabled)))
-        # The device may have been unbound and bound again: every handle is read anew from here on.
-        self._handles.clear()
         if status != pynvml.NVML_SUCCESS:
             raise _error(status, doing)
+        # It may have been unbound and bound again meanwhile, so its handle is not taken for granted.
         if _mig_enabled(self._handle(gpu_uuid)) is not enabled:
             raise DeviceInUse(f"MIG mode of {gpu_uuid} changes with its next reset. Reset it, or boot the node.")
 
+    def _drop(self) -> None:
+        self._handles.clear()
+        if self._open:
+            self._open = False
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+    def _count(self) -> int:
+        with suppress(pynvml.NVMLError):
+            return int(pynvml.nvmlDeviceGetCount())
+        if self._wanted:
+            self._drop()
+            self.open()
+        with _translated("counting the GPUs"):
+            return int(pynvml.nvmlDeviceGetCount())
+
     def _handle(self, gpu_uuid: str) -> Handle:
-        if gpu_uuid not in self._handles:
+        if not self._is_current(gpu_uuid):
             self.list_gpus()
         if gpu_uuid not in self._handles:
             kind = DeviceLost if gpu_uuid in self._known else DeviceNotFound
             raise kind(f"There is no GPU {gpu_uuid}, or it does not answer any more.")
         return self._handles[gpu_uuid]
 
+    def _is_current(self, gpu_uuid: str) -> bool:
+        """Whether the handle we have is still that of the GPU: indices change when one is unbound, and handles with them."""
+        try:
+            return bool(code.text(pynvml.nvmlDeviceGetUUID(self._handles[gpu_uuid])) == gpu_uuid)
+        except (KeyError, pynvml.NVMLError):
+            return False
+
     def _read(self, index: int) -> GPUInfo:
         with _translated(f"reading GPU {index}"):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
-            info = GPUInfo(
-                gpu_uuid=uuid,
-                model=_text(pynvml.nvmlDeviceGetName(handle)),
-                memory_mib=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) // _MIB,
-                multiprocessors=_multiprocessors(handle),
-                mig_enabled=_mig_enabled(handle),
-            )
+            uuid = code.text(pynvml.nvmlDeviceGetUUID(handle))
+        try:
+            with _translated(f"reading {uuid}"):
+                info = GPUInfo(
+                    gpu_uuid=uuid,
+                    model=code.decoded(lambda: pynvml.nvmlDeviceGetName(handle)) or "unknown",
+                    memory_mib=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) // _MIB,
+                    multiprocessors=_multiprocessors(handle),
+                    mig_enabled=_mig_enabled(handle),
+                )
+        except DriverError as error:
+            known = self._known.get(uuid, GPUInfo(uuid, "unknown", 0, 0, None))
+            return replace(known, mig_enabled=None, problem=str(error))
         self._handles[uuid] = handle
         return info
-
-    def _profile(self, gpu: Handle, info: _ProfileInfo, memory_mib: int) -> Profile | None:
-        placements = _placements(gpu, info.profile_id)
-        raw = info.raw
-        try:
-            return Profile(
-                name=ProfileName.parse(
-                    info.name or code.computed_name(info.constant, info.slice_count, int(raw.memorySizeMB), memory_mib)
-                ),
-                profile_id=info.profile_id,
-                size=placements[0][1] if placements else 0,
-                starts=tuple(sorted(start for start, _ in placements)),
-                compute_slices=info.slice_count,
-                memory_mib=int(raw.memorySizeMB),
-                multiprocessors=int(raw.multiprocessorCount),
-                engines=Engines(
-                    int(raw.copyEngineCount),
-                    int(raw.decoderCount),
-                    int(raw.encoderCount),
-                    int(raw.jpegCount),
-                    int(raw.ofaCount),
-                ),
-            )
-        except (InvalidProfile, InvalidRequest) as error:
-            log.warning("Profile %s (%r) is left out: %s", info.profile_id, info.name, error)
-            return None
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _profile_infos(gpu: Handle) -> list[_ProfileInfo]:
+def _profile_infos(gpu: Handle) -> list[code.ProfileInfo]:
     """Every profile the GPU has now. Which constants exist is asked, not assumed: newer drivers know more."""
-    found = []
-    for constant, raw in _enumerated(lambda c, v: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, c, version=v)):
-        name = _text(getattr(raw, "name", "")).removeprefix("MIG ").strip()
-        found.append(_ProfileInfo(constant, int(raw.id), int(raw.sliceCount), name, raw))
-    return found
+    ask = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
+    return [code.profile_info(constant, raw) for constant, raw in _enumerated(lambda c, v: ask(gpu, c, version=v))]
 
 
 def _enumerated(ask: Callable[[int, int], Any]) -> Iterator[tuple[int, Any]]:
-    """(constant, answer) until the library says that there are no more. Drivers that do not know version 2 get version 1."""
-    version = 2
+    """(constant, answer) until the library says that there are no more. Drivers that do not know version 2 get version 1; those
+    that know neither have no MIG."""
+    version, seen = 2, set()
     for constant in range(_MAX_CONSTANT):
         try:
             try:
@@ -249,21 +245,28 @@ def _enumerated(ask: Callable[[int, int], Any]) -> Iterator[tuple[int, Any]]:
                 version = 1
                 answer = ask(constant, version)
         except pynvml.NVMLError as error:
-            if error.value == code.INVALID_ARGUMENT:
+            if error.value in (code.INVALID_ARGUMENT, code.FUNCTION_NOT_FOUND):
                 return
             if error.value in (code.NOT_SUPPORTED, code.NOT_FOUND):
                 continue
             raise _error(error.value, "listing the profiles") from error
-        yield constant, answer
+        if int(answer.id) not in seen:
+            seen.add(int(answer.id))
+            yield constant, answer
 
 
 def _placements(gpu: Handle, profile_id: int) -> list[tuple[int, int]]:
-    with _translated(f"reading the placements of profile {profile_id}"):
-        count = c_uint(0)
-        pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile_id, None, byref(count))
-        array = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-        if count.value:
-            pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile_id, array, byref(count))
+    """(start, size) of each, none for a profile that the GPU does not have now."""
+    ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
+    count = c_uint(0)
+    try:
+        with _translated(f"reading the placements of profile {profile_id}"):
+            ask(gpu, profile_id, None, byref(count))
+            array = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
+            if count.value:
+                ask(gpu, profile_id, array, byref(count))
+    except NotSupported:
+        return []
     return [(int(p.start), int(p.size)) for p in array[: count.value]]
 
 
@@ -271,33 +274,29 @@ def _listed(call: Callable[..., Any], kind: Any, parent: Handle, profile_id: int
     # The profile's instanceCount would be the documented size of the array, but an A30 reports it wrongly.
     array = (kind * _MAX_INSTANCES)()
     count = c_uint(_MAX_INSTANCES)
-    try:
-        with _translated(f"listing the instances of profile {profile_id}"):
-            call(parent, profile_id, array, byref(count))
-    except NotSupported:
-        return []
-    return list(array[: count.value])
+    with suppress(NotSupported), _translated(f"listing the instances of profile {profile_id}"):
+        call(parent, profile_id, array, byref(count))
+        return list(array[: count.value])
+    return []
+
+
+def _compute_profiles(handle: Handle) -> Iterator[Any]:
+    engine = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+    ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
+    return (profile for _, profile in _enumerated(lambda c, v: ask(handle, c, engine, version=v)))
 
 
 def _compute_instances(handle: Handle) -> list[tuple[Handle, int]]:
     """Compute instances of a GPU instance, each with its compute slices."""
-    engine = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-    ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
-    return [
-        (compute, int(profile.sliceCount))
-        for _, profile in _enumerated(lambda c, v: ask(handle, c, engine, version=v))
-        for compute in _listed(
-            pynvml.nvmlGpuInstanceGetComputeInstances, pynvml.c_nvmlComputeInstance_t, handle, int(profile.id)
-        )
-    ]
+    call, kind = pynvml.nvmlGpuInstanceGetComputeInstances, pynvml.c_nvmlComputeInstance_t
+    profiles = [(int(p.id), int(p.sliceCount)) for p in _compute_profiles(handle)]
+    return [(compute, slices) for number, slices in profiles for compute in _listed(call, kind, handle, number)]
 
 
 def _filling_profile(handle: Handle, slice_count: int) -> int:
     """The id of the compute instance profile that takes all of a GPU instance. It need not have the number one expects: on the
     1g with double memory it is 7, not 0."""
-    engine = pynvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-    ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
-    for _, profile in _enumerated(lambda c, v: ask(handle, c, engine, version=v)):
+    for profile in _compute_profiles(handle):
         if int(profile.sliceCount) == slice_count and int(profile.instanceCount) == 1:
             return int(profile.id)
     raise NotSupported(f"No compute instance fills a GPU instance of {slice_count} compute slices.")
@@ -308,9 +307,7 @@ def _instance(gpu_uuid: str, handle: Handle, slice_count: int) -> Instance:
         info = pynvml.nvmlGpuInstanceGetInfo(handle)
         compute = _compute_instances(handle)
         filling = [c for c, slices in compute if slices == slice_count]
-        mig_uuid = (
-            _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlComputeInstanceGetInfo(filling[0]).device)) if filling else None
-        )
+        mig_uuid = _mig_uuid(filling[0]) if filling else None
     return Instance(
         gpu_uuid=gpu_uuid,
         gpu_instance_id=int(info.id),
@@ -322,11 +319,37 @@ def _instance(gpu_uuid: str, handle: Handle, slice_count: int) -> Instance:
     )
 
 
+def _mig_uuid(compute: Handle) -> str:
+    return code.text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlComputeInstanceGetInfo(compute).device))
+
+
+def _find(gpu: Handle, wanted: Instance) -> Handle | None:
+    """The handle of a GPU instance, if what has its id now sits in its place."""
+    try:
+        with _translated(f"finding GPU instance {wanted.gpu_instance_id} on {wanted.gpu_uuid}"):
+            handle = pynvml.nvmlDeviceGetGpuInstanceById(gpu, wanted.gpu_instance_id)
+            info = pynvml.nvmlGpuInstanceGetInfo(handle)
+    except DeviceNotFound:
+        return None
+    found = (info.profileId, info.placement.start, info.placement.size)
+    return handle if found == (wanted.profile_id, wanted.start, wanted.size) else None
+
+
 def _tear_down(handle: Handle) -> None:
     with _translated("destroying a GPU instance"):
         for compute, _ in _compute_instances(handle):
             pynvml.nvmlComputeInstanceDestroy(compute)
         pynvml.nvmlGpuInstanceDestroy(handle)
+
+
+def _pids(device: Handle, call: str, doing: str) -> set[int]:
+    with _translated(doing):
+        try:
+            return {int(process.pid) for process in getattr(pynvml, f"{call}RunningProcesses_v3")(device)}
+        except pynvml.NVMLError as error:
+            if error.value != code.FUNCTION_NOT_FOUND:
+                raise
+        return {int(process.pid) for process in getattr(pynvml, f"{call}RunningProcesses_v2")(device)}
 
 
 def _mig_device(gpu: Handle, mig_uuid: str) -> Handle:
@@ -338,31 +361,25 @@ def _mig_device(gpu: Handle, mig_uuid: str) -> Handle:
                 if error.value == code.NOT_FOUND:
                     continue
                 raise
-            if _text(pynvml.nvmlDeviceGetUUID(device)) == mig_uuid:
+            if code.text(pynvml.nvmlDeviceGetUUID(device)) == mig_uuid:
                 return device
     raise DeviceNotFound(f"There is no MIG device {mig_uuid}.")
 
 
 def _mig_enabled(gpu: Handle) -> bool | None:
-    try:
-        with _translated("reading the MIG mode"):
-            current, _pending = pynvml.nvmlDeviceGetMigMode(gpu)
-    except NotSupported:
-        return None
-    return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
+    """None for a GPU, or a driver, without MIG."""
+    with suppress(NotSupported), _translated("reading the MIG mode"):
+        current, _pending = pynvml.nvmlDeviceGetMigMode(gpu)
+        return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)
+    return None
 
 
 def _multiprocessors(gpu: Handle) -> int:
     """SMs of a whole GPU, which NVML gives only as CUDA cores; 0 if it does not."""
-    try:
-        with _translated("reading the number of cores"):
-            major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(gpu)
-            return code.multiprocessors(int(pynvml.nvmlDeviceGetNumGpuCores(gpu)), (int(major), int(minor)))
-    except NotSupported:
-        return 0
-
-
-# -- errors and text ---------------------------------------------------------------------------------------------------
+    with suppress(NotSupported), _translated("reading the number of cores"):
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(gpu)
+        return code.multiprocessors(int(pynvml.nvmlDeviceGetNumGpuCores(gpu)), (int(major), int(minor)))
+    return 0
 
 
 @contextmanager
@@ -376,7 +393,3 @@ def _translated(doing: str) -> Iterator[None]:
 
 def _error(value: int, doing: str) -> DriverError:
     return code.error_of(value, str(pynvml.NVMLError(value)), doing)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
