@@ -80,6 +80,7 @@ def _placement(grant: Grant) -> PlacementDocument:
         generation=grant.generation,
         granted_at=grant.granted_at,
         expires_at=grant.expires_at,
+        cut=grant.cut,
     )
 
 

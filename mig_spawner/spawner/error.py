@@ -6,10 +6,14 @@ JupyterHub 6 has `SpawnException` for this; on 5 an `HTTPError` does the same, e
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
 from tornado import web
+
+from mig_spawner.errors import InvalidRequest
 
 try:
     from jupyterhub.spawner import SpawnException
@@ -73,3 +77,12 @@ class SpawnRefused(SpawnException):  # type: ignore[misc]
 def invalid(message: str) -> SpawnRefused:
     """What was asked for cannot be had, whatever the GPUs do."""
     return SpawnRefused(message, reason=Reason.INVALID)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """What cannot be served refuses the start, with the sentence it has."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise invalid(str(error)) from error

@@ -6,13 +6,12 @@ replaced by a new one and never written into. A GPU limit that stuck to the next
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubernetes_asyncio.client import (
     V1Container,
     V1EmptyDirVolumeSource,
-    V1EnvVar,
     V1Pod,
     V1ResourceRequirements,
     V1Toleration,
@@ -20,65 +19,103 @@ from kubernetes_asyncio.client import (
     V1VolumeMount,
 )
 
+from mig_spawner.spawner.container import (
+    VISIBLE,
+    VOID,
+    as_json,
+    drop_env,
+    notebook_of,
+    resources_of,
+    set_env,
+    without,
+)
+from mig_spawner.spawner.injection.base import Device, Injection, containers_of
+from mig_spawner.spawner.injection.conflict import HOSTNAME, LEASE_LABEL, asked_of_plugin, refuse_conflicts
+from mig_spawner.spawner.injection.env import EnvInjection
 from mig_spawner.wire.lease import LeaseDocument
 from mig_spawner.wire.menu import MenuEntry
 
-LEASE_LABEL: Final = "mig-spawner/lease"
-"""The label by which a pod says which lease it lives on; allocator and agents look for it."""
-
-_HOSTNAME: Final = "kubernetes.io/hostname"
-_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
-_NOTEBOOK: Final = "notebook"
 _SHM_VOLUME: Final = "mig-shm"
 _SHM_PATH: Final = "/dev/shm"  # noqa: S108  the path inside the container
 _TAINT: Final = "nvidia.com/gpu"
 
 
-def gpu_env(lease: LeaseDocument | None) -> dict[str, str]:
+_ENV: Final = EnvInjection()
+
+
+def gpu_env(lease: LeaseDocument | None, way: Injection = _ENV) -> dict[str, str]:
     """The variables of the notebook. Without a lease the NVIDIA runtime is told to show no GPU at all.
 
-    `GPU_MEM_LIMIT` is in bytes. A whole GPU has no MIG profile and no MIG device, so neither is named.
+    `GPU_MEM_LIMIT` is in bytes. A whole GPU has no MIG profile and no MIG device, so neither is named; nor is a device that is only
+    known once the pod runs.
     """
-    if lease is None or lease.placement is None or lease.device_uuid is None:
-        return {_VISIBLE: "void"}
-    env = {
-        _VISIBLE: lease.device_uuid,
-        "MIG_LEASE_ID": lease.lease_id,
-        "GPU_MEM_LIMIT": str(lease.memory_bytes),
-    }
-    if lease.placement.profile is not None:
-        env |= {"MIG_PROFILE": lease.placement.profile, "MIG_DEVICE_UUID": lease.device_uuid}
+    device = Device.of(lease)
+    if lease is None or device is None:
+        return {VISIBLE: VOID}
+    visible = way.visible(device)
+    env = {} if visible is None else {VISIBLE: visible}
+    env |= {"MIG_LEASE_ID": device.lease_id, "GPU_MEM_LIMIT": str(lease.memory_bytes)}
+    if device.profile is not None:
+        env["MIG_PROFILE"] = device.profile
+        if way.tells_device:
+            env["MIG_DEVICE_UUID"] = device.uuid
     return env
 
 
-def edit_pod(pod: V1Pod, lease: LeaseDocument | None, entry: MenuEntry | None, *, runtime_class: str) -> V1Pod:
+def edit_pod(
+    pod: V1Pod, lease: LeaseDocument | None, entry: MenuEntry | None, *, runtime_class: str, way: Injection = _ENV
+) -> V1Pod:
     """Make a pod that KubeSpawner built one that has exactly what was leased.
 
     Args:
         lease: Ready or Active; None for a server without a GPU.
         entry: what was chosen, for the host's limits.
         runtime_class: of pods with a lease; empty to leave it as it is.
+        way: how the device gets into the pod.
+
+    Raises:
+        InvalidRequest: the pod already says something that contradicts the lease, or this device cannot go this way.
     """
     spec = pod.spec
-    notebook = next((c for c in spec.containers if c.name == _NOTEBOOK), spec.containers[0])
-    _set_env(notebook, gpu_env(lease))
-    for other in [*spec.containers, *(spec.init_containers or [])]:
-        if other is not notebook:
-            _set_env(other, {_VISIBLE: "void"}, only_missing=True)
+    notebook = notebook_of(pod)
+    device = Device.of(lease)
+    manifest = as_json(pod)
+    if device is not None:
+        way.check(device)
+        refuse_conflicts(manifest, device)
+    _tell(pod, gpu_env(lease, way), manifest)
     if entry is not None:
         _limit(notebook, entry)
         if entry.shm is not None:
             _mount_shm(pod, notebook, entry.shm)
-    if lease is not None and lease.placement is not None:
-        placement = lease.placement
-        if runtime_class:
+    if lease is not None and device is not None:
+        way.edit(pod, notebook, device)
+        if runtime_class and way.needs_runtime_class:
             spec.runtime_class_name = runtime_class
-        spec.node_selector = {**(spec.node_selector or {}), _HOSTNAME: placement.node}
+        spec.node_selector = {**(spec.node_selector or {}), HOSTNAME: device.node}
         # GPU nodes are usually tainted to keep other pods away; who has a lease there may go there.
         spec.tolerations = [*(spec.tolerations or []), V1Toleration(key=_TAINT, operator="Exists")]
         pod.metadata.labels = {**(pod.metadata.labels or {}), LEASE_LABEL: lease.lease_id}
         pod.metadata.annotations = {**(pod.metadata.annotations or {}), **_annotations(lease)}
     return pod
+
+
+def _tell(pod: V1Pod, env: Mapping[str, str], manifest: Mapping[str, Any]) -> None:
+    """Say in every container which GPUs it sees: the notebook what `env` says, the others none unless they say so themselves.
+
+    A container that asks NVIDIA's device plugin by itself gets the variable from there, and its own would win over that.
+    """
+    notebook = notebook_of(pod)
+    asking = {c["name"] for c in containers_of(manifest) if asked_of_plugin(c)}
+    for container in [*pod.spec.containers, *(pod.spec.init_containers or [])]:
+        if container is notebook:
+            drop_env(container, VISIBLE)
+        if container.name in asking:
+            continue
+        if container is notebook:
+            set_env(container, env)
+        else:
+            set_env(container, {VISIBLE: VOID}, only_missing=True)
 
 
 def lease_of(labels: Mapping[str, str] | None) -> str | None:
@@ -100,26 +137,8 @@ def _annotations(lease: LeaseDocument) -> dict[str, str]:
     }
 
 
-def _set_env(container: V1Container, values: Mapping[str, str], *, only_missing: bool = False) -> None:
-    """Say these variables once each, first, so that others may refer to them as `$(NAME)`.
-
-    `extra_container_config` may have replaced the list, and then its items are plain mappings.
-    """
-    present = list(container.env or [])
-    if only_missing:
-        names = {_env_name(e) for e in present}
-        values = {name: value for name, value in values.items() if name not in names}
-    kept = [e for e in present if _env_name(e) not in values]
-    container.env = [*(V1EnvVar(name=name, value=value) for name, value in values.items()), *kept]
-
-
-def _env_name(variable: Any) -> str:
-    name = variable.get("name") if isinstance(variable, Mapping) else variable.name
-    return str(name)
-
-
 def _limit(container: V1Container, entry: MenuEntry) -> None:
-    resources = _resources(container.resources)
+    resources = resources_of(container)
     limits: dict[str, Any] = dict(resources.limits or {})
     requests: dict[str, Any] = dict(resources.requests or {})
     for kind, limit, guarantee in (
@@ -137,12 +156,6 @@ def _limit(container: V1Container, entry: MenuEntry) -> None:
     container.resources = V1ResourceRequirements(claims=resources.claims, limits=limits, requests=requests)
 
 
-def _resources(resources: Any) -> V1ResourceRequirements:
-    if isinstance(resources, Mapping):
-        return V1ResourceRequirements(**{k: resources.get(k) for k in ("claims", "limits", "requests")})
-    return resources if resources is not None else V1ResourceRequirements()
-
-
 def _more(one: object, other: object) -> bool:
     """One number is greater than another; what is no number (an admin's `500m`) is left to Kubernetes to judge."""
     return isinstance(one, int | float) and isinstance(other, int | float) and one > other
@@ -152,9 +165,5 @@ def _mount_shm(pod: V1Pod, container: V1Container, size: int) -> None:
     """A `/dev/shm` of this many bytes. It is memory, and counts within the container's limit."""
     volume = V1Volume(name=_SHM_VOLUME, empty_dir=V1EmptyDirVolumeSource(medium="Memory", size_limit=str(size)))
     mount = V1VolumeMount(name=_SHM_VOLUME, mount_path=_SHM_PATH)
-    pod.spec.volumes = [*_without(pod.spec.volumes, "name", "name", _SHM_VOLUME), volume]
-    container.volume_mounts = [*_without(container.volume_mounts, "mount_path", "mountPath", _SHM_PATH), mount]
-
-
-def _without(items: Iterable[Any] | None, attribute: str, key: str, value: str) -> list[Any]:
-    return [i for i in items or [] if (i.get(key) if isinstance(i, Mapping) else getattr(i, attribute)) != value]
+    pod.spec.volumes = [*without(pod.spec.volumes, "name", "name", _SHM_VOLUME), volume]
+    container.volume_mounts = [*without(container.volume_mounts, "mount_path", "mountPath", _SHM_PATH), mount]

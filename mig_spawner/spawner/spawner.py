@@ -5,7 +5,7 @@ Only seams are here; what they do is in the modules beside: `options` and `form`
 
     load_user_options   the choice becomes an entry of the menu, or a refusal
     get_pod_manifest    the lease is acquired, in line if need be; then the pod is made and edited
-    _make_create_pod_request   remembered, since a pod that was asked for may still appear
+    _make_create_pod_request   remembered, since a pod that was asked for may still appear; then what its device needs beside it
     poll                renews; ends a server whose lease has ended
     run_post_stop_hook  gives the slice back. The hub calls it at the end of every start and every server, however they ended;
                         `stop` is called on other occasions too and never gives anything back
@@ -28,8 +28,12 @@ from traitlets import TraitError
 from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.errors import AllocatorError, InvalidRequest
 from mig_spawner.spawner.background import in_background, shared_client
-from mig_spawner.spawner.error import Reason, SpawnRefused, invalid
+from mig_spawner.spawner.container import VISIBLE
+from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, refusing
 from mig_spawner.spawner.form import FormView, Live, form_view, render_form
+from mig_spawner.spawner.injection.conflict import nvidia_resources, refuse_resources
+from mig_spawner.spawner.injection.injector import Injector
+from mig_spawner.spawner.injection.trait import InjectionTraits
 from mig_spawner.spawner.lease import CUT_S, GRACE_S, OUTAGE_S, RENEW_S, LeaseKeeper
 from mig_spawner.spawner.options import KEY, choose, stored, take
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
@@ -45,7 +49,7 @@ _MAX_NAME = 255
 _BY_LINK = "A GPU slice is not started by a link alone. It is selected below: press Start to have it."
 
 
-class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
+class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
     """Start notebook servers on Kubernetes, each with a slice of a GPU that a mig-spawner allocator leases.
 
     Everything that configures KubeSpawner configures this class as well.
@@ -63,6 +67,7 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
         self._base_start_timeout: int | None = None
         self._started_here = False
         self._lease_known = False
+        self._device_learned = False
         self._suggested: str | None = None
 
     def _client(self) -> AllocatorClient:
@@ -117,13 +122,15 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
 
     async def run_options_from_form(self, form_data: dict[str, Any]) -> dict[str, Any]:
         """Our field becomes `{"mig": {"choice": id}}`; the rest is for the admin's or KubeSpawner's own reading."""
-        value, rest = _take(form_data)
+        with refusing():
+            value, rest = take(form_data)
         options = await maybe_future(super().run_options_from_form(rest))
         return {**options, **stored(await self._choose(value))}
 
     async def options_from_query(self, query_data: dict[str, Any]) -> dict[str, Any]:
         """As a form, but from a link that may have been opened unawares; see `slices_by_link`."""
-        value, rest = _take(query_data)
+        with refusing():
+            value, rest = take(query_data)
         options = await maybe_future(super().options_from_query(rest))
         entry = await self._choose(value)
         if not entry.none and not self.slices_by_link:
@@ -168,7 +175,7 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
         self._creation = Creation.NONE
         if self._progress.closed:
             self._progress = Progress()
-        self._started_here, self._lease_known = True, False
+        self._started_here, self._lease_known, self._device_learned = True, False, False
         base = self.start_timeout
         future: asyncio.Future[str] = super().start()
         # The hub reads `start_timeout` after this returns and before the task first runs; `_start` puts it back.
@@ -200,9 +207,24 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
     async def get_pod_manifest(self) -> V1Pod:
         """The pod, once its lease is held."""
         entry = self._entry
+        if entry is not None and entry.request is not None:
+            await self._see_that_a_lease_can_be_used()
         lease = await self._ensure_lease(entry)
         pod = await super().get_pod_manifest()
-        return edit_pod(pod, lease, entry, runtime_class=self.nvidia_runtime_class)
+        self._injector().report_settings(self.extra_container_config)
+        with refusing():
+            return edit_pod(pod, lease, entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
+
+    async def _see_that_a_lease_can_be_used(self) -> None:
+        """Before anybody waits for one: nothing of the profile is against it, and this hub has the rights to use it."""
+        asked = [*self.extra_resource_limits, *self.extra_resource_guarantees]
+        with refusing():
+            refuse_resources(nvidia_resources(asked))
+        await self._injector().see_rights()
+
+    def _injector(self) -> Injector:
+        times = (self.k8s_api_request_timeout, self.k8s_api_request_retry_timeout)
+        return Injector(self.mig_injection, self.api.api_client, self.namespace, self._slot(), self.log, *times)
 
     async def _ensure_lease(self, entry: MenuEntry | None) -> LeaseDocument | None:
         if self._granted is None and entry is not None and entry.request is not None:
@@ -216,11 +238,15 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
     def get_env(self) -> dict[str, Any]:
         """KubeSpawner's variables, and those of the slice over them."""
         env: dict[str, Any] = super().get_env()
-        env.update(gpu_env(self._granted))
+        env.pop(VISIBLE, None)
+        with refusing():
+            env.update(gpu_env(self._granted, self.mig_injection))
         return env
 
     async def _make_create_pod_request(self, pod: V1Pod, request_timeout: float) -> bool:
         before, self._creation = self._creation, Creation.TRIED
+        if before is Creation.NONE:
+            self._injector().report_changes(pod, self._granted)
         try:
             created: bool = await super()._make_create_pod_request(pod, request_timeout)
         except ApiException as error:
@@ -235,6 +261,7 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
         if created:
             self._creation = Creation.DONE
             self._keeper.renew_soon(force=True)
+            await self._injector().create_beside(self._granted)
         return created
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
@@ -257,6 +284,7 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
         if status is not None:
             return None if self._creation is Creation.TRIED else status
         self._adopt_from_pod()
+        self._learn_device()
         if self._keeper.lost is not None:
             self.log.warning(
                 "The lease of %s has ended (%s), so its server is stopped.", self._log_name, self._keeper.lost.reason
@@ -270,14 +298,24 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
         """After a restart of the hub in the middle of a start, only the pod knows its lease."""
         if self._lease_known or self._started_here:
             return
-        pods = self.pod_reflector.pods if self.pod_reflector is not None else {}
-        pod = pods.get(f"{self.namespace}/{self.pod_name}")
+        pod = self._pod_seen()
         if pod is None:
             return
         self._lease_known, self._creation = True, Creation.DONE
         lease_id = lease_of(pod["metadata"].get("labels"))
         if lease_id is not None:
             self._keeper.adopt(lease_id)
+
+    def _pod_seen(self) -> dict[str, Any] | None:
+        pods = self.pod_reflector.pods if self.pod_reflector is not None else {}
+        found: dict[str, Any] | None = pods.get(f"{self.namespace}/{self.pod_name}")
+        return found
+
+    def _learn_device(self) -> None:
+        """Where somebody else picked the device: say once which one it is, if it is not the one in the ledger."""
+        lease, pod = self._keeper.lease, self._pod_seen()
+        if lease is not None and pod is not None and not self._device_learned:
+            self._device_learned = self._injector().learn(pod, lease)
 
     # --- ending -------------------------------------------------------------------------------------------------
 
@@ -350,13 +388,6 @@ class MIGSpawner(MIGTraits, KubeSpawner):  # type: ignore[misc]
         self._keeper.forget()
         self._granted = None
         self._lease_known = False
-
-
-def _take(data: dict[str, Any]) -> tuple[object, dict[str, Any]]:
-    try:
-        return take(data)
-    except InvalidRequest as error:
-        raise invalid(str(error)) from error
 
 
 def _profile_sentence(error: Exception) -> str:

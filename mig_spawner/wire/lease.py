@@ -6,12 +6,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
-from mig_spawner.wire.base import Answer, Document, Name, Text
+from mig_spawner.wire.base import Answer, Document, Label, Name, Text
 
 Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
 
@@ -20,11 +20,21 @@ class HolderDocument(Document):
     """The server a lease is for. `user_id` is the hub's number of the user, as text; `user_name` a label for people."""
 
     user_id: Name
-    server_name: Annotated[str, Field(max_length=255)] = ""
-    user_name: Annotated[str, Field(max_length=255)] = ""
+    server_name: Label = ""
+    user_name: Label = ""
 
     def to_domain(self) -> Holder:
         return Holder(self.user_id, self.server_name, self.user_name)
+
+
+_PROFILE = Field(
+    examples=["mig-1g.10gb"],
+    json_schema_extra={"pattern": r"^(mig-)?[1-9][0-9]?g\.[0-9]{1,4}gb([+.]me\.all|[+.]me|-me|[+.]gfx)?$"},
+)
+_BOTH: dict[str, JsonValue] = {
+    "required": ["accelerator_partition_type", "min_memory"],
+    "properties": {"accelerator_partition_type": {"type": "string"}, "min_memory": {"type": "number"}},
+}
 
 
 class LeaseRequest(Document):
@@ -38,8 +48,10 @@ class LeaseRequest(Document):
         duration: how long it may be kept once granted, seconds; None for no limit.
     """
 
+    model_config = ConfigDict(json_schema_extra={"not": _BOTH})
+
     holder: HolderDocument
-    accelerator_partition_type: Name | None = None
+    accelerator_partition_type: Annotated[Name, _PROFILE] | None = None
     min_memory: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] | None = None
     wait_budget: Seconds | None = None
     duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
@@ -86,7 +98,11 @@ class LeaseState(StrEnum):
 
 
 class PlacementDocument(Answer):
-    """What was granted. Memory in MiB; `share` is the part of the GPU's memory slices, 0 to 1; `profile` None for a whole GPU."""
+    """What was granted. Memory in MiB; `share` is the part of the GPU's memory slices, 0 to 1; `profile` None for a whole GPU.
+
+    Attributes:
+        cut: the instance is made for this lease and destroyed after it; otherwise it stands by itself.
+    """
 
     node: str
     gpu_uuid: str
@@ -100,6 +116,7 @@ class PlacementDocument(Answer):
     generation: int
     granted_at: datetime
     expires_at: datetime | None
+    cut: bool = False
 
 
 class LeaseDocument(Answer):

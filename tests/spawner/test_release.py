@@ -15,8 +15,8 @@ from kubernetes_asyncio import client, config
 from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.spawner import release as release_module
 from mig_spawner.spawner.background import close_clients
+from mig_spawner.spawner.injection.conflict import LEASE_LABEL
 from mig_spawner.spawner.lease import Debt
-from mig_spawner.spawner.pod import LEASE_LABEL
 from mig_spawner.spawner.release import Creation, PodSlot, settle
 from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.client import AllocatorClient
