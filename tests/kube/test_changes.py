@@ -37,7 +37,7 @@ async def test_a_replacement_of_an_old_revision_is_a_conflict(cluster: Cluster) 
 
 
 async def test_a_replacement_of_the_current_revision_is_taken(cluster: Cluster) -> None:
-    pod = await cluster.create_pod()
+    pod = await cluster.create_pod(schedulerName="none")
     pod.metadata.labels = {"mine": "yes"}
     changed = await cluster.core.replace_namespaced_pod("one", cluster.namespace, pod)
     assert changed.metadata.labels == {"mine": "yes"}
@@ -158,11 +158,16 @@ async def test_the_name_of_an_object_cannot_be_patched(cluster: Cluster) -> None
         await patch(cluster, {"metadata": {"name": "other"}}, MERGE_PATCH)
 
 
-async def test_a_patch_for_another_uid_is_a_conflict(cluster: Cluster) -> None:
-    await cluster.create_pod()
-    with cluster.refused(409):
-        body = {"metadata": {"uid": "00000000-0000-4000-8000-000000000000", "labels": {"a": "b"}}}
-        await patch(cluster, body, MERGE_PATCH)
+async def test_a_change_of_another_of_the_same_name_is_refused(cluster: Cluster) -> None:
+    pod = await cluster.create_pod(nodeSelector={"no": "such-node"})
+    other = "00000000-0000-4000-8000-000000000000"
+    with cluster.refused(422) as refusal:
+        await patch(cluster, {"metadata": {"uid": other, "labels": {"a": "b"}}}, MERGE_PATCH)
+    assert refusal.message == f'Pod "one" is invalid: metadata.uid: Invalid value: "{other}": field is immutable'
+    pod.metadata.uid, pod.metadata.resource_version = other, None
+    with cluster.refused(409) as refusal:
+        await cluster.core.replace_namespaced_pod("one", cluster.namespace, pod)
+    assert f"Precondition failed: UID in precondition: {other}" in refusal.message
 
 
 async def test_the_status_is_written_apart(cluster: Cluster) -> None:

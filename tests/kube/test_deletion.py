@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from kubernetes_asyncio import client
 
 if TYPE_CHECKING:
@@ -89,6 +90,23 @@ async def test_the_uid_of_another_spares_an_object(cluster: Cluster) -> None:
     right = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid=pod.metadata.uid))
     await cluster.core.delete_namespaced_pod("one", cluster.namespace, body=right)
     assert not await exists(cluster)
+
+
+@pytest.mark.parametrize(
+    ("plural", "answer"),
+    [
+        ("configmaps", "Status"),
+        ("secrets", "Status"),
+        ("serviceaccounts", "ServiceAccount"),
+        ("resourcequotas", "ResourceQuota"),
+    ],
+)
+async def test_a_deletion_is_answered_with_the_object_or_a_status(cluster: Cluster, plural: str, answer: str) -> None:
+    path = f"/api/v1/namespaces/{cluster.namespace}/{plural}"
+    _, made = await cluster.ask("POST", path, {"metadata": {"name": "a"}})
+    code, told = await cluster.ask("DELETE", f"{path}/a")
+    assert (code, told["kind"]) == (200, answer)
+    assert (told["details"] if answer == "Status" else told["metadata"])["uid"] == made["metadata"]["uid"]
 
 
 async def test_an_eviction_deletes_a_pod(cluster: Cluster) -> None:

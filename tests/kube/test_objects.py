@@ -42,6 +42,17 @@ async def test_a_pod_is_completed_with_defaults(cluster: Cluster) -> None:
     assert {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} <= keys
 
 
+async def test_a_pod_gets_the_token_of_its_account(cluster: Cluster) -> None:
+    pod = await cluster.create_pod(nodeSelector={"no": "such-node"})
+    [volume], [mount] = pod.spec.volumes, pod.spec.containers[0].volume_mounts
+    assert volume.name == mount.name
+    assert volume.name.startswith("kube-api-access-")
+    assert mount.mount_path == "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert [bool(source.service_account_token) for source in volume.projected.sources] == [True, False, False]
+    without = await cluster.create_pod("two", automountServiceAccountToken=False, nodeSelector={"no": "such-node"})
+    assert without.spec.volumes is None
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [("a/b:1", "IfNotPresent"), ("a/b:latest", "Always"), ("a/b", "Always"), ("host:5000/b", "Always")],
@@ -94,13 +105,6 @@ async def test_deleting_or_patching_what_is_missing_is_not_found(cluster: Cluste
         await cluster.core.delete_namespaced_pod("missing", cluster.namespace)
     with cluster.refused(404):
         await cluster.core.patch_namespaced_pod("missing", cluster.namespace, {"metadata": {"labels": {"a": "b"}}})
-
-
-async def test_an_unknown_kind_of_object_is_not_found(cluster: Cluster) -> None:
-    with cluster.refused(404):
-        await cluster.api(client.CustomObjectsApi).list_namespaced_custom_object(
-            "example.com", "v1", cluster.namespace, "widgets"
-        )
 
 
 @pytest.mark.parametrize("name", ["Upper", "under_score", "-leading", "a" * 254], ids=lambda name: name[:12])

@@ -48,7 +48,7 @@ async def test_a_limit_is_a_request_as_well(cluster: Cluster) -> None:
         ({"name": "Upper"}, "spec.containers[0].name"),
         ({"image": ""}, "spec.containers[0].image"),
         ({"volumeMounts": [{"name": "none", "mountPath": "/x"}]}, "spec.containers[0].volumeMounts[0].name"),
-        ({"env": [{"name": "1 BAD"}]}, "spec.containers[0].env[0].name"),
+        ({"env": [{"name": "BAD=1"}]}, "spec.containers[0].env[0].name"),
         ({"ports": [{"containerPort": 70000}]}, "spec.containers[0].ports[0].containerPort"),
     ],
 )

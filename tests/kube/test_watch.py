@@ -111,6 +111,7 @@ async def test_a_list_tells_its_kind_and_revision(cluster: Cluster) -> None:
     assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
     assert int(listed["metadata"]["resourceVersion"]) >= int(pod.metadata.resource_version)
     assert listed["items"][0]["metadata"]["namespace"] == cluster.namespace
+    assert not {"kind", "apiVersion"} & listed["items"][0].keys()
 
 
 async def test_a_list_of_all_namespaces_holds_this_one(cluster: Cluster) -> None:
@@ -181,6 +182,22 @@ async def test_a_watch_tells_only_what_is_selected(cluster: Cluster) -> None:
 
         await cluster.wait_for(saw_it)
     assert {name for _, name in watched.seen} == {"mine"}
+
+
+async def test_the_end_of_what_was_held_is_told_once(cluster: Cluster) -> None:
+    body = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}, "spec": cluster.pod()["spec"]}
+    body["spec"]["schedulerName"] = "none"
+    await cluster.core.create_namespaced_pod(cluster.namespace, body)
+    await cluster.core.delete_namespaced_pod("held", cluster.namespace)
+    async with watching(cluster, resource_version=await current_revision(cluster)) as watched:
+        steps = [{"op": "remove", "path": "/metadata/finalizers"}]
+        await cluster.core.patch_namespaced_pod("held", cluster.namespace, steps)
+
+        async def saw_it() -> bool:
+            return ("DELETED", "held") in watched.seen
+
+        await cluster.wait_for(saw_it)
+    assert watched.seen == [("DELETED", "held")]
 
 
 async def test_entering_a_selection_is_added_and_leaving_it_is_deleted(cluster: Cluster) -> None:

@@ -15,6 +15,13 @@ from mig_spawner.testing.kube.resources import Manifest, Resource
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
+_FACTS = (
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
+    *("kubeProxyVersion", "operatingSystem", "architecture"),
+)
+"""What a node may tell of itself."""
+
+
 def timestamp() -> str:
     """Now, in the API's form: UTC, whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -42,7 +49,11 @@ def initial_status(resource: Resource, obj: Manifest) -> Manifest | None:
         case resources.PODS:
             return {"phase": "Pending", "qosClass": _qos_class(obj["spec"])}
         case resources.NODES:
-            return given or {}
+            return {
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+                "nodeInfo": dict.fromkeys(_FACTS, ""),
+                **(given or {}),
+            }
         case resources.NAMESPACES:
             return {"phase": "Active"}
         case resources.CLAIMS | resources.VOLUMES:
@@ -86,6 +97,8 @@ def _fill_pod(pod: Manifest) -> None:
         serviceAccountName=spec.get("serviceAccount") or "default",
     )
     _set(spec, serviceAccount=spec["serviceAccountName"])
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
         _fill_container(container)
     for volume in spec.get("volumes") or []:
@@ -108,9 +121,14 @@ def _fill_container(container: Manifest) -> None:
     for port in container.get("ports") or []:
         _set(port, protocol="TCP")
     for variable in container.get("env") or []:
-        reference = (variable.get("valueFrom") or {}).get("fieldRef")
-        if reference is not None:
-            _set(reference, apiVersion="v1")
+        _fill_references(variable.get("valueFrom") or {})
+
+
+def _fill_references(source: Manifest) -> None:
+    if (reference := source.get("fieldRef")) is not None:
+        _set(reference, apiVersion="v1")
+    if (reference := source.get("resourceFieldRef")) is not None:
+        _set(reference, divisor="0")
 
 
 def _fill_volume(volume: Manifest) -> None:
@@ -119,11 +137,21 @@ def _fill_volume(volume: Manifest) -> None:
     for kind in ("secret", "configMap", "projected", "downwardAPI"):
         if isinstance(volume.get(kind), dict):
             _set(volume[kind], defaultMode=420)
+    if isinstance(volume.get("hostPath"), dict):
+        _set(volume["hostPath"], type="")
+    projected = volume.get("projected") or {}
+    for source in [volume, *(projected.get("sources") or [])]:
+        for item in (source.get("downwardAPI") or {}).get("items") or []:
+            _fill_references(item)
+        if token := source.get("serviceAccountToken"):
+            _set(token, expirationSeconds=3600)
 
 
 def _fill_service(service: Manifest) -> None:
     spec = service.setdefault("spec", {})
     _set(spec, type="ClusterIP", sessionAffinity="None")
+    if spec["type"] != "ExternalName":
+        _set(spec, internalTrafficPolicy="Cluster", ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
     for port in spec.get("ports") or []:
         _set(port, protocol="TCP", targetPort=port.get("port"))
 
@@ -141,14 +169,21 @@ def _fill_claim(claim: Manifest) -> None:
 
 
 def _fill_volume_object(volume: Manifest) -> None:
-    _set(volume.setdefault("spec", {}), volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain")
+    spec = volume.setdefault("spec", {})
+    _set(spec, volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain")
+    if isinstance(spec.get("hostPath"), dict):
+        _set(spec["hostPath"], type="")
+
+
+def _fill_storage_class(storage_class: Manifest) -> None:
+    _set(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
 def _fill_event(event: Manifest) -> None:
     # KubeSpawner reads these without asking whether they are there.
     for key in ("firstTimestamp", "lastTimestamp", "eventTime"):
         event.setdefault(key, None)
-    _set(event, type="", message="", source={}, reportingComponent="", reportingInstance="")
+    _set(event, source={}, reportingComponent="", reportingInstance="")
 
 
 def _fill_namespace(namespace: Manifest) -> None:
@@ -169,7 +204,8 @@ def _fill_priority_class(priority_class: Manifest) -> None:
 def _fill_binding(binding: Manifest) -> None:
     _set(binding.setdefault("roleRef", {}), apiGroup=resources.RBAC)
     for subject in binding.get("subjects") or []:
-        _set(subject, apiGroup="" if subject.get("kind") == "ServiceAccount" else resources.RBAC)
+        if subject.get("kind") in {"User", "Group"}:
+            _set(subject, apiGroup=resources.RBAC)
 
 
 _FILL: dict[Resource, Callable[[Manifest], None]] = {
@@ -178,6 +214,7 @@ _FILL: dict[Resource, Callable[[Manifest], None]] = {
     resources.SECRETS: _fill_secret,
     resources.CLAIMS: _fill_claim,
     resources.VOLUMES: _fill_volume_object,
+    resources.STORAGE_CLASSES: _fill_storage_class,
     resources.EVENTS: _fill_event,
     resources.NAMESPACES: _fill_namespace,
     resources.NODES: _fill_node,

@@ -13,11 +13,14 @@ from typing import Any
 from mig_spawner.testing.kube import resources
 from mig_spawner.testing.kube.admission import CLAIM_PROTECTION
 from mig_spawner.testing.kube.defaults import timestamp
-from mig_spawner.testing.kube.errors import bad_request, conflict
+from mig_spawner.testing.kube.errors import Cause, bad_request, conflict, forbidden, invalid_options
 from mig_spawner.testing.kube.knobs import KubeKnobs
 from mig_spawner.testing.kube.objects import Objects
 from mig_spawner.testing.kube.quota import refresh_quotas
 from mig_spawner.testing.kube.resources import Manifest, Resource
+
+_POLICIES = ("Foreground", "Background", "Orphan")
+_NEVER_DELETED = {"default", "kube-system", "kube-public"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class DeleteOptions:
 
     @classmethod
     def parse(cls, body: Any, query: Manifest, *, dry_run: bool) -> DeleteOptions:
-        """From the body of the request, which may be absent, over its query. Raises `StatusError` 400."""
+        """From the body of the request, which may be absent, over its query. Raises `StatusError` 400 or 422."""
         if body is not None and not isinstance(body, dict):
             raise bad_request("DeleteOptions must be a JSON object")
         options = body or {}
@@ -40,11 +43,14 @@ class DeleteOptions:
         try:
             grace = None if given is None else int(given)
         except (TypeError, ValueError) as error:
-            raise bad_request(f"gracePeriodSeconds must be a whole number of seconds, not {given!r}") from error
+            raise bad_request(f'strconv.ParseInt: parsing "{given}": invalid syntax') from error
         if grace is not None and grace < 0:
-            raise bad_request("gracePeriodSeconds must not be negative")
+            grace = 1
         preconditions = options.get("preconditions") or {}
         policy = options.get("propagationPolicy", query.get("propagationPolicy"))
+        if policy not in {None, "", *_POLICIES}:
+            cause = Cause.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"])
+            raise invalid_options("DeleteOptions", cause)
         return cls(
             grace,
             preconditions.get("uid"),
@@ -62,19 +68,28 @@ class Deletion:
         self._knobs = knobs
 
     def delete(self, resource: Resource, obj: Manifest, options: DeleteOptions) -> Manifest:
-        """Deletes, or marks for deletion; returns the last known state. Raises `StatusError` 409 on a precondition."""
+        """Deletes, or marks for deletion; returns the last known state. Raises `StatusError` 409 on a precondition, 403
+        for a namespace that must stay."""
         metadata = obj["metadata"]
-        for field, wanted in (("uid", options.uid), ("resourceVersion", options.resource_version)):
+        checks = (
+            ("uid", "UID", options.uid, "deleted and then recreated"),
+            ("resourceVersion", "ResourceVersion", options.resource_version, "modified"),
+        )
+        for field, word, wanted, happened in checks:
             if wanted is not None and wanted != metadata[field]:
-                raise conflict(
-                    resource,
-                    metadata["name"],
-                    f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {metadata[field]}",
+                message = (
+                    f"the {word} in the precondition ({wanted}) does not match the {word} in record ({metadata[field]})."
+                    f" The object might have been {happened}"
                 )
+                raise conflict(resource, metadata["name"], message, about=resource.kind)
+        if resource == resources.NAMESPACES and metadata["name"] in _NEVER_DELETED:
+            raise forbidden(resource, metadata["name"], "this namespace may not be deleted")
         if options.dry_run:
             return obj
         if options.orphan:
             self._release_dependents(obj)
+        if resource not in {resources.PODS, resources.NAMESPACES} and not metadata.get("finalizers"):
+            return self.finish(resource, obj)
         marked = self._objects.put(resource, _marked(obj, self._grace(resource, obj, options.grace)))
         if resource == resources.NAMESPACES:
             self._empty_namespace(metadata["name"])
@@ -96,6 +111,17 @@ class Deletion:
             obj = {**obj, "metadata": {**metadata, "finalizers": kept}}
         if obj["metadata"].get("finalizers"):
             return obj
+        return self.finish(resource, obj)
+
+    def ends_with(self, resource: Resource, after: Manifest) -> bool:
+        """Whether a change lifts the last thing that held an object which is marked for deletion."""
+        metadata = after["metadata"]
+        is_due = bool(metadata.get("deletionTimestamp")) and not metadata.get("deletionGracePeriodSeconds")
+        is_held = resource == resources.PODS and self._knobs.holds_terminating(after)
+        return is_due and not is_held and not metadata.get("finalizers") and resource != resources.NAMESPACES
+
+    def finish(self, resource: Resource, obj: Manifest) -> Manifest:
+        """Removes an object and what goes with it; returns its last state. Nothing may hold it."""
         last = self._objects.remove(resource, obj)
         self._after_removal(resource, last)
         return last
@@ -171,9 +197,9 @@ def _marked(obj: Manifest, grace: int) -> Manifest:
     if metadata.get("deletionTimestamp") is None or metadata.get("deletionGracePeriodSeconds", 0) > grace:
         due = datetime.now(UTC) + timedelta(seconds=grace)
         metadata["deletionTimestamp"] = due.strftime("%Y-%m-%dT%H:%M:%SZ") if grace else timestamp()
-        metadata["deletionGracePeriodSeconds"] = grace
+        if obj["kind"] != "Namespace":
+            metadata["deletionGracePeriodSeconds"] = grace
     marked = {**obj, "metadata": metadata}
     if obj["kind"] == "Namespace":
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-        marked["spec"] = {**(obj.get("spec") or {}), "finalizers": []}
     return marked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mig_spawner.testing.kube.resources import ACCESS_REVIEWS, RESOURCES, STANDARD_VERBS, Manifest, Resource
+from mig_spawner.testing.kube.resources import ACCESS_REVIEWS, GROUPS, RESOURCES, STANDARD_VERBS, Manifest, Resource
 
 VERSION = {
     "major": "1",
@@ -27,8 +27,8 @@ def discover(path: str) -> Manifest | str | None:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in _groups()]}
-        case ["apis", group] if group in _groups():
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in sorted(GROUPS)]}
+        case ["apis", group] if group in GROUPS:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(group)}
         case ["api", "v1"]:
             return _resource_list("", "v1")
@@ -36,10 +36,6 @@ def discover(path: str) -> Manifest | str | None:
             return _resource_list(group, version)
         case _:
             return None
-
-
-def _groups() -> list[str]:
-    return sorted({resource.group for resource in RESOURCES if resource.group})
 
 
 def _group(name: str) -> Manifest:

@@ -8,6 +8,7 @@ The words follow the real API server, since people search for them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,8 +29,12 @@ class Cause:
 
     @classmethod
     def invalid(cls, field: str, value: object, detail: str) -> Cause:
-        shown = f'"{value}"' if isinstance(value, str) else str(value)
+        shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         return cls(field, "FieldValueInvalid", f"Invalid value: {shown}: {detail}")
+
+    @classmethod
+    def immutable(cls, field: str, value: object) -> Cause:
+        return cls.invalid(field, value, "field is immutable")
 
     @classmethod
     def forbidden(cls, field: str, detail: str) -> Cause:
@@ -46,7 +51,8 @@ class Cause:
     @classmethod
     def unsupported(cls, field: str, value: object, known: Sequence[str]) -> Cause:
         choices = ", ".join(f'"{choice}"' for choice in known)
-        return cls(field, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {choices}')
+        shown = json.dumps(value)
+        return cls(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {choices}")
 
 
 class StatusError(Exception):
@@ -57,35 +63,34 @@ class StatusError(Exception):
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = details or {}
+        self.details = details
 
     @property
     def status(self) -> Manifest:
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
-            "details": self.details,
-            "code": self.code,
-        }
+        body: Manifest = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+        body |= {"status": "Failure", "message": self.message}
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
+            body["details"] = {key: value for key, value in self.details.items() if value}
+        return {**body, "code": self.code}
 
 
-def success(resource: Resource, name: str, uid: str = "", *, code: int = 200) -> Manifest:
-    """The `Status` that answers a deletion, a binding or an eviction that went well."""
-    details = {"name": name, "kind": resource.plural} | ({"uid": uid} if uid else {})
+class NoSuchPage(Exception):
+    """A path outside of all API groups: the real server answers 404 with plain text, as any web server."""
+
+
+def deleted(resource: Resource, name: str, uid: str) -> Manifest:
+    """The `Status` that answers a deletion that went well."""
+    details = {"name": name, "kind": resource.plural, "uid": uid}
     if resource.group:
         details["group"] = resource.group
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": details,
-        "code": code,
-    }
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def done() -> Manifest:
+    """The `Status` that answers a binding or an eviction that went well."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 def _details(resource: Resource, name: str) -> Manifest:
@@ -111,20 +116,22 @@ def not_found(resource: Resource, name: str) -> StatusError:
 
 
 def no_such_path() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> StatusError:
-    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def already_exists(resource: Resource, name: str) -> StatusError:
     return StatusError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', _details(resource, name))
 
 
-def conflict(resource: Resource, name: str, message: str) -> StatusError:
-    full = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {message}'
-    return StatusError(409, "Conflict", full, _details(resource, name))
+def conflict(resource: Resource, name: str, message: str, *, about: str = "") -> StatusError:
+    """`about` is said instead of the resource's name, where the real server has another word."""
+    full = f'Operation cannot be fulfilled on {about or resource.qualified} "{name}": {message}'
+    details = _details(resource, name) | ({"kind": about} if about else {})
+    return StatusError(409, "Conflict", full, details)
 
 
 def modified(resource: Resource, name: str) -> StatusError:
@@ -139,13 +146,8 @@ def gone(requested: int, oldest: int) -> StatusError:
     return StatusError(410, "Expired", f"too old resource version: {requested} ({oldest})")
 
 
-def unsupported_media_type(content_type: str, known: Sequence[str]) -> StatusError:
-    return StatusError(
-        415,
-        "UnsupportedMediaType",
-        f"the body of the request was in an unknown format - accepted media types include: {', '.join(known)}"
-        f" (got {content_type!r})",
-    )
+def unsupported_media_type() -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> StatusError:
@@ -162,8 +164,21 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> StatusErr
     return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {listed}', details)
 
 
-def unprocessable(message: str) -> StatusError:
-    return StatusError(422, "Invalid", message)
+def invalid_options(kind: str, cause: Cause) -> StatusError:
+    """422: the parameters of a request, such as `ListOptions`, break a rule."""
+    told = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    details = {"group": "meta.k8s.io", "kind": kind, "causes": [told]}
+    return StatusError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}', details)
+
+
+def rejected_patch() -> StatusError:
+    """422: a JSON patch does not fit the object."""
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def unexpected(message: str) -> StatusError:
+    """500 without a reason: what the real server never expected to be asked."""
+    return StatusError(500, "", message)
 
 
 def internal(message: str) -> StatusError:

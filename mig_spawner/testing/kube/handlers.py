@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -28,6 +29,12 @@ from mig_spawner.testing.kube.watching import list_objects, watch_objects
 
 _log = logging.getLogger(__name__)
 
+_SHOWN_WHEN_DELETED = {
+    *(resources.PODS, resources.SERVICES, resources.CLAIMS, resources.NAMESPACES, resources.VOLUMES),
+    *(resources.SERVICE_ACCOUNTS, resources.QUOTAS, resources.STORAGE_CLASSES, resources.DEVICE_CLASSES),
+    *(resources.RESOURCE_CLAIMS, resources.RESOURCE_CLAIM_TEMPLATES, resources.RESOURCE_SLICES),
+}
+"""Their deletion is answered with what was deleted; that of all others with a `Status`."""
 _BODY_LIMIT_BYTES = 3 * 1024 * 1024
 
 
@@ -51,6 +58,8 @@ class _Handlers:
             return await self._serve(request)
         except StatusError as error:
             return web.json_response(error.status, status=error.code)
+        except errors.NoSuchPage:
+            return web.Response(text="404 page not found\n", status=404)
         except Exception as error:
             _log.exception("%s %s", request.method, request.path)
             failure = errors.internal(f"{type(error).__name__}: {error}")
@@ -86,7 +95,10 @@ class _Handlers:
         if target.resource != EVENTS_V1:
             return list_objects(self._registry.objects, target.resource, target.namespace, query)
         page = list_objects(self._registry.objects, EVENTS, target.namespace, query)
-        return {**page, "apiVersion": EVENTS_V1.api_version, "items": [to_new(event) for event in page["items"]]}
+        items = [to_new(event) for event in page["items"]]
+        for item in items:
+            del item["apiVersion"]
+        return {**page, "apiVersion": EVENTS_V1.api_version, "items": items}
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         stored = _stored_as(target.resource)
@@ -122,15 +134,13 @@ class _Handlers:
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
         given = await _read_json(request)
-        dry_run = _is_dry_run(request.query)
+        dry_run = _is_dry_run(request.query, "CreateOptions")
         if target.subresource == "binding":
             self._registry.bind(target.namespace, target.name, given, dry_run=dry_run)
-            return web.json_response(errors.success(target.resource, target.name, code=201), status=201)
+            return web.json_response(errors.done(), status=201)
         if target.subresource == "eviction":
-            body = given.get("deleteOptions") if isinstance(given, dict) else None
-            options = DeleteOptions.parse(body, {}, dry_run=dry_run)
-            self._registry.delete(target.resource, target.namespace, target.name, options)
-            return web.json_response(errors.success(target.resource, target.name, code=201), status=201)
+            self._registry.evict(target.namespace, target.name, given, dry_run=dry_run)
+            return web.json_response(errors.done(), status=201)
         if target.name:
             raise errors.method_not_allowed()
         if target.resource == EVENTS_V1 and isinstance(given, dict):
@@ -155,7 +165,7 @@ class _Handlers:
         return registry.create(resource, target.namespace, given, dry_run=dry_run)
 
     async def _change(self, request: web.Request, target: Target) -> web.Response:
-        dry_run = _is_dry_run(request.query)
+        dry_run = _is_dry_run(request.query, "UpdateOptions" if target.verb == "update" else "PatchOptions")
         resource, created = _stored_as(target.resource), False
         if target.verb == "update":
             given = await _read_json(request)
@@ -166,7 +176,7 @@ class _Handlers:
             )
         else:
             if request.content_type not in PATCH_TYPES:
-                raise errors.unsupported_media_type(request.content_type, PATCH_TYPES)
+                raise errors.unsupported_media_type()
             patch = await (_read_yaml(request) if request.content_type == APPLY_PATCH else _read_json(request))
             if target.resource == EVENTS_V1 and isinstance(patch, dict):
                 patch = to_core(patch)
@@ -185,14 +195,14 @@ class _Handlers:
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         body = await _read_json(request) if request.can_read_body else None
-        options = DeleteOptions.parse(body, dict(request.query), dry_run=_is_dry_run(request.query))
+        options = DeleteOptions.parse(body, dict(request.query), dry_run=_is_dry_run(request.query, "DeleteOptions"))
         resource = _stored_as(target.resource)
         if target.verb == "delete":
             last = self._registry.delete(resource, target.namespace, target.name, options)
             is_gone = self._registry.objects.find(resource, target.namespace, target.name) is None
-            if is_gone and resource not in {resources.PODS, resources.SERVICES, resources.CLAIMS}:
+            if is_gone and resource not in _SHOWN_WHEN_DELETED:
                 metadata = last["metadata"]
-                return web.json_response(errors.success(target.resource, metadata["name"], metadata["uid"]))
+                return web.json_response(errors.deleted(target.resource, metadata["name"], metadata["uid"]))
             return web.json_response(_shown(target.resource, last))
         query = request.query
         selects = parse_selectors(resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
@@ -203,7 +213,12 @@ class _Handlers:
         return web.json_response(page)
 
     def _review(self, user: KubeUser, review: Any) -> Manifest:
-        asked = ((review.get("spec") or {}) if isinstance(review, dict) else {}).get("resourceAttributes") or {}
+        asked = ((review.get("spec") or {}) if isinstance(review, dict) else {}).get("resourceAttributes")
+        if not isinstance(asked, dict):
+            rule = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            cause = errors.Cause.invalid("spec.resourceAttributes", None, rule)
+            nameless = replace(resources.ACCESS_REVIEWS, kind="")  # as the real server calls it
+            raise errors.invalid(nameless, "", [cause])
         plural, subresource = asked.get("resource", ""), asked.get("subresource")
         attempt = Attempt(
             asked.get("verb", ""),
@@ -212,7 +227,8 @@ class _Handlers:
             asked.get("namespace", ""),
             asked.get("name", ""),
         )
-        return {**review, "status": {"allowed": self._access.allows(user, attempt)}}
+        kind = {"kind": resources.ACCESS_REVIEWS.kind, "apiVersion": resources.ACCESS_REVIEWS.api_version}
+        return {**kind, "metadata": {}, **review, "status": {"allowed": self._access.allows(user, attempt)}}
 
 
 def _attempt(target: Target) -> Attempt:
@@ -239,16 +255,16 @@ def _respond(request: web.Request, resource: Resource, answer: Manifest) -> web.
     return web.json_response(answer)
 
 
-def _is_dry_run(query: Mapping[str, str]) -> bool:
+def _is_dry_run(query: Mapping[str, str], options: str) -> bool:
     given = query.get("dryRun", "")
     if given not in {"", "All"}:
-        raise errors.bad_request(f'dryRun: Unsupported value: "{given}": supported values: "All"')
+        raise errors.invalid_options(options, errors.Cause.unsupported("dryRun", [given], ["All"]))
     return given == "All"
 
 
 async def _read_json(request: web.Request) -> Any:
     if "protobuf" in request.content_type or "cbor" in request.content_type:
-        raise errors.unsupported_media_type(request.content_type, ["application/json"])
+        raise errors.unsupported_media_type()
     try:
         return json.loads(await request.read())
     except ValueError as error:

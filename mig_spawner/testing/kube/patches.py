@@ -71,12 +71,10 @@ def _json_patch(current: Manifest, patch: Any) -> Manifest:
         raise errors.bad_request("a JSON patch must be a list of operations")
     try:
         patched: Manifest = jsonpatch.apply_patch(current, patch)
-    except (jsonpatch.InvalidJsonPatch, TypeError) as error:
+    except TypeError as error:
         raise errors.bad_request(f"invalid JSON patch: {error}") from error
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise errors.unprocessable(
-            f"the server rejected our request due to an error in our request: {error}"
-        ) from error
+        raise errors.rejected_patch() from error
     return patched
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mig_spawner.testing.kube.errors import bad_request, method_not_allowed, no_such_path
-from mig_spawner.testing.kube.resources import ACCESS_REVIEWS, NAMESPACES, Resource, find_resource
+from mig_spawner.testing.kube.errors import NoSuchPage, method_not_allowed, no_such_path
+from mig_spawner.testing.kube.resources import ACCESS_REVIEWS, GROUPS, NAMESPACES, Resource, find_resource
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -24,15 +24,16 @@ class Target:
 
 
 def parse_path(method: str, path: str, query: Mapping[str, str]) -> Target:
-    """Raises `StatusError` 404 for an unknown path, 405 for a verb that the path does not know."""
+    """Raises `StatusError` 404 for an unknown path of an API group and 405 for a verb that the path does not know, and
+    `NoSuchPage` for everything else."""
     parts = path.strip("/").split("/")
     match parts:
         case ["api", version, *rest]:
             group = ""
-        case ["apis", group, version, *rest]:
+        case ["apis", group, version, *rest] if group in GROUPS:
             pass
         case _:
-            raise no_such_path()
+            raise NoSuchPage
     namespace = ""
     match rest:
         case ["namespaces", namespace, plural, *tail] if plural not in NAMESPACES.subresources:
@@ -52,12 +53,8 @@ def parse_path(method: str, path: str, query: Mapping[str, str]) -> Target:
 
 
 def parse_bool(text: str | None) -> bool:
-    """A boolean of a query, in any of the forms that clients send. Raises `StatusError` 400."""
-    if text in {None, "", "0", "f", "F", "false", "False", "FALSE"}:
-        return False
-    if text in {"1", "t", "T", "true", "True", "TRUE"}:
-        return True
-    raise bad_request(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    """A boolean of a query: whatever is there and does not say no means yes."""
+    return text is not None and text.lower() not in {"0", "false"}
 
 
 def _verb(
@@ -72,6 +69,8 @@ def _verb(
     if resource == ACCESS_REVIEWS and verb != "create":
         verb = None
     if verb in {"create", "deletecollection"} and resource.namespaced and not namespace:
+        verb = None
+    if verb == "deletecollection" and resource == NAMESPACES:
         verb = None
     if verb is None:
         raise method_not_allowed()

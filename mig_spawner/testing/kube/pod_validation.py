@@ -4,21 +4,33 @@ request equals limit."""
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from mig_spawner.testing.kube.errors import Cause
+from mig_spawner.testing.kube.names import (
+    env_name_faults,
+    label_faults,
+    qualified_faults,
+    subdomain_faults,
+    value_faults,
+)
 from mig_spawner.testing.kube.quantities import parse_quantity
 from mig_spawner.testing.kube.resources import Manifest
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with"
-    " an alphanumeric character"
+_MUTABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only"
+    " additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was"
+    " previously negative)"
 )
-_MUTABLE = "image, activeDeadlineSeconds, terminationGracePeriodSeconds and tolerations (only additions)"
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_STANDARD_RESOURCES = {"cpu", "memory", "ephemeral-storage"}
+_POD_FIELDS = {
+    *("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations"),
+    *("spec.nodeName", "spec.serviceAccountName"),
+    *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+}
 
 
 def find_pod_faults(pod: Manifest) -> list[Cause]:
@@ -33,8 +45,13 @@ def find_pod_faults(pod: Manifest) -> list[Cause]:
     causes += _name_faults("spec.containers", [str(container.get("name") or "") for container in containers])
     for index, container in enumerate(containers):
         causes += _container_faults(f"spec.containers[{index}]", container, set(volumes))
-    if spec["restartPolicy"] not in (policies := ("Always", "Never", "OnFailure")):
-        causes.append(Cause.unsupported("spec.restartPolicy", spec["restartPolicy"], policies))
+    for field, known in (("restartPolicy", _RESTART_POLICIES), ("dnsPolicy", _DNS_POLICIES)):
+        if spec[field] not in known:
+            causes.append(Cause.unsupported(f"spec.{field}", spec[field], known))
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        causes += [*qualified_faults("spec.nodeSelector", key), *value_faults("spec.nodeSelector", value)]
+    if spec.get("nodeName"):
+        causes += subdomain_faults("spec.nodeName", spec["nodeName"])
     for index, toleration in enumerate(spec.get("tolerations") or []):
         causes += _toleration_faults(f"spec.tolerations[{index}]", toleration)
     return causes
@@ -43,6 +60,8 @@ def find_pod_faults(pod: Manifest) -> list[Cause]:
 def find_pod_update_faults(before: Manifest, after: Manifest) -> list[Cause]:
     """A pod's spec is fixed, but for its images, deadlines and more tolerations."""
     old, new = before["spec"], after["spec"]
+    if len(old["containers"]) != len(new.get("containers") or []):
+        return [Cause.forbidden("spec.containers", "pod updates may not add or remove containers")]
     kept = [toleration for toleration in old.get("tolerations") or [] if toleration in (new.get("tolerations") or [])]
     if kept == (old.get("tolerations") or []) and _fixed_part(old) == _fixed_part(new):
         return []
@@ -56,7 +75,7 @@ def is_extended(resource: str) -> bool:
 
 def _fixed_part(spec: Manifest) -> Manifest:
     fixed = copy.deepcopy(spec)
-    for key in ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations"):
+    for key in ("activeDeadlineSeconds", "tolerations"):
         fixed.pop(key, None)
     for container in [*(fixed.get("containers") or []), *(fixed.get("initContainers") or [])]:
         container.pop("image", None)
@@ -69,42 +88,45 @@ def _name_faults(field: str, names: list[str]) -> Iterator[Cause]:
         where = f"{field}[{index}].name"
         if not name:
             yield Cause.required(where)
-        elif not _LABEL.fullmatch(name):
-            yield Cause.invalid(where, name, _LABEL_RULE)
+        elif faults := list(label_faults(where, name)):
+            yield from faults
         elif name in names[:index]:
             yield Cause.duplicate(where, name)
 
 
 def _container_faults(field: str, container: Manifest, volumes: set[str]) -> Iterator[Cause]:
-    if not container.get("image"):
+    image = container.get("image") or ""
+    if not image:
         yield Cause.required(f"{field}.image")
+    elif image != image.strip():
+        yield Cause.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
     if container["imagePullPolicy"] not in (policies := ("Always", "IfNotPresent", "Never")):
         yield Cause.unsupported(f"{field}.imagePullPolicy", container["imagePullPolicy"], policies)
     for index, variable in enumerate(container.get("env") or []):
-        name = variable.get("name") or ""
-        if not name:
-            yield Cause.required(f"{field}.env[{index}].name")
-        elif not _ENV_NAME.fullmatch(name):
-            yield Cause.invalid(
-                f"{field}.env[{index}].name",
-                name,
-                "a valid environment variable name must consist of"
-                " alphabetic characters, digits, '_', '-', or '.', and must not start with a digit",
-            )
-        if variable.get("value") and variable.get("valueFrom"):
-            yield Cause.invalid(f"{field}.env[{index}].valueFrom", "", "may not be specified when `value` is not empty")
+        yield from _variable_faults(f"{field}.env[{index}]", variable)
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if mount.get("name") not in volumes:
             yield Cause.not_found(f"{field}.volumeMounts[{index}].name", str(mount.get("name") or ""))
         if not mount.get("mountPath"):
             yield Cause.required(f"{field}.volumeMounts[{index}].mountPath")
     for index, port in enumerate(container.get("ports") or []):
-        number = port.get("containerPort")
-        if not isinstance(number, int) or not 0 < number < 65536:
-            yield Cause.invalid(
-                f"{field}.ports[{index}].containerPort", number, "must be between 1 and 65535, inclusive"
-            )
+        number, where = port.get("containerPort"), f"{field}.ports[{index}].containerPort"
+        if not number:
+            yield Cause.required(where)
+        elif not 0 < number < 65536:
+            yield Cause.invalid(where, number, "must be between 1 and 65535, inclusive")
     yield from _amount_faults(f"{field}.resources", container["resources"])
+
+
+def _variable_faults(field: str, variable: Manifest) -> Iterator[Cause]:
+    yield from env_name_faults(f"{field}.name", variable.get("name") or "")
+    source = variable.get("valueFrom") or {}
+    if variable.get("value") and source:
+        yield Cause.invalid(f"{field}.valueFrom", "", "may not be specified when `value` is not empty")
+    path = (source.get("fieldRef") or {}).get("fieldPath")
+    if path is not None and path.partition("[")[0] not in _POD_FIELDS:
+        detail = f"error converting fieldPath: field label not supported: {path}"
+        yield Cause.invalid(f"{field}.valueFrom.fieldRef.fieldPath", path, detail)
 
 
 def _amount_faults(field: str, needs: Manifest) -> Iterator[Cause]:
@@ -112,6 +134,9 @@ def _amount_faults(field: str, needs: Manifest) -> Iterator[Cause]:
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             where = f"{field}.{kind}[{name}]"
+            if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
+                yield Cause.invalid(where, name, "must be a standard resource type or fully qualified")
+                yield Cause.invalid(where, name, "must be a standard resource for containers")
             value = parse_quantity(amount)
             if value < 0:
                 yield Cause.invalid(where, str(amount), "must be greater than or equal to 0")
@@ -125,9 +150,9 @@ def _amount_faults(field: str, needs: Manifest) -> Iterator[Cause]:
             continue
         request, limit = parse_quantity(amount), parse_quantity(limits[name])
         if is_extended(name) and request != limit:
-            yield Cause.invalid(where, str(amount), f"must be equal to {name} limit")
+            yield Cause.invalid(where, str(amount), f"must be equal to {name} limit of {limits[name]}")
         elif request > limit:
-            yield Cause.invalid(where, str(amount), f"must be less than or equal to {name} limit")
+            yield Cause.invalid(where, str(amount), f"must be less than or equal to {name} limit of {limits[name]}")
 
 
 def _toleration_faults(field: str, toleration: Manifest) -> Iterator[Cause]:
@@ -135,9 +160,11 @@ def _toleration_faults(field: str, toleration: Manifest) -> Iterator[Cause]:
     if operator not in (known := ("Equal", "Exists")):
         yield Cause.unsupported(f"{field}.operator", operator, known)
     elif operator == "Equal" and not toleration.get("key"):
-        yield Cause.invalid(f"{field}.operator", operator, "operator must be Exists when `key` is empty")
+        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield Cause.invalid(f"{field}.operator", operator, detail)
     elif operator == "Exists" and toleration.get("value"):
-        yield Cause.invalid(f"{field}.operator", toleration, "value must be empty when `operator` is 'Exists'")
+        detail = "value must be empty when `operator` is 'Exists'"
+        yield Cause.invalid(f"{field}.operator", toleration["value"], detail)
     effect = toleration.get("effect")
     if effect and effect not in (effects := ("NoSchedule", "PreferNoSchedule", "NoExecute")):
         yield Cause.unsupported(f"{field}.effect", effect, effects)

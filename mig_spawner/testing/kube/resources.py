@@ -13,6 +13,7 @@ Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON has it."""
 
 RBAC = "rbac.authorization.k8s.io"
+DRA = "resource.k8s.io"
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -67,6 +68,11 @@ CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRole
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",))
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, ("sc",))
+DEVICE_CLASSES = Resource(DRA, "v1", "deviceclasses", "DeviceClass", False)
+RESOURCE_CLAIMS = Resource(DRA, "v1", "resourceclaims", "ResourceClaim", subresources=frozenset({"status"}))
+RESOURCE_CLAIM_TEMPLATES = Resource(DRA, "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
+RESOURCE_SLICES = Resource(DRA, "v1", "resourceslices", "ResourceSlice", False)
+"""Of dynamic resource allocation there are the objects only: nobody allocates."""
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS_V1 = Resource("events.k8s.io", "v1", "events", "Event", True, ("ev",))
 """The newer face of `EVENTS`: the same objects, other field names (see `events`)."""
@@ -94,10 +100,17 @@ RESOURCES = (
     PRIORITY_CLASSES,
     RUNTIME_CLASSES,
     STORAGE_CLASSES,
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
     LEASES,
     EVENTS_V1,
     ACCESS_REVIEWS,
 )
+
+GROUPS = frozenset(resource.group for resource in RESOURCES if resource.group)
+"""The API groups besides the core one, which has no name."""
 
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 

@@ -23,10 +23,20 @@ _TERM = re.compile(
 )
 
 _FIELDS: dict[str, tuple[str, ...]] = {
-    "pods": ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "status.phase"),
+    "pods": (
+        "spec.hostNetwork",
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.nominatedNodeName",
+        "status.phase",
+        "status.podIP",
+    ),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
     "secrets": ("type",),
+    "resourceslices": ("spec.driver", "spec.nodeName"),
     "events": (
         "involvedObject.kind",
         "involvedObject.namespace",
@@ -41,6 +51,9 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         "type",
     ),
 }
+
+
+_FLAGS = {"spec.hostNetwork", "spec.unschedulable"}  # absent means no
 
 
 def everything(_: Manifest) -> bool:
@@ -71,7 +84,7 @@ def read_field(obj: Mapping[str, Any], path: str) -> str:
         value = value.get(part) if isinstance(value, Mapping) else None
     if isinstance(value, Mapping):  # `source` of an event means its component
         value = value.get("component")
-    if isinstance(value, bool):
+    if isinstance(value, bool) or path in _FLAGS:
         return "true" if value else "false"
     return "" if value is None else str(value)
 
@@ -106,7 +119,8 @@ def _label_test(match: re.Match[str]) -> tuple[str, Test]:
 
 
 def _parse_fields(resource: Resource, text: str) -> list[tuple[str, Test]]:
-    known: Sequence[str] = ("metadata.name", "metadata.namespace", *_FIELDS.get(resource.plural, ()))
+    place = ("metadata.name", "metadata.namespace") if resource.namespaced else ("metadata.name",)
+    known: Sequence[str] = (*place, *_FIELDS.get(resource.plural, ()))
     tests: list[tuple[str, Test]] = []
     for term in filter(None, (term.strip() for term in text.split(","))):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
@@ -114,7 +128,7 @@ def _parse_fields(resource: Resource, text: str) -> list[tuple[str, Test]]:
             raise bad_request(f"invalid selector: {term!r}; can't understand {term!r}")
         path, operator, wanted = match.groups()
         if path not in known:
-            raise bad_request(f'field label not supported: "{path}"')
+            raise bad_request(f"field label not supported: {path}")
         tests.append((path, _differs(wanted) if operator == "!=" else _equals(wanted)))
     return tests
 

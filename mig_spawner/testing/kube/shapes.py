@@ -18,7 +18,7 @@ _OBJECTS = _words(
     " requiredDuringSchedulingIgnoredDuringExecution resourceFieldRef roleRef secretKeyRef secretRef securityContext"
     " spec target valueFrom"
 )
-_UNREAD_OBJECTS = _words("allocatable binaryData capacity data fieldsV1 hard limits requests used")
+_UNREAD_OBJECTS = _words("allocatable attributes binaryData capacity data fieldsV1 hard limits requests used")
 _STRING_MAPS = _words("annotations labels nodeSelector stringData")
 _OBJECT_LISTS = _words(
     "conditions containerStatuses containers env envFrom imagePullSecrets initContainers managedFields matchExpressions"
@@ -30,7 +30,9 @@ _STRINGS = _words(
     " operator phase priorityClassName restartPolicy runtimeClassName schedulerName serviceAccount serviceAccountName"
     " storageClassName subPath type uid volumeName workingDir"
 )
-_NUMBERS = _words("deletionGracePeriodSeconds priority terminationGracePeriodSeconds")
+_NUMBERS = _words(
+    "containerPort deletionGracePeriodSeconds leaseDurationSeconds priority terminationGracePeriodSeconds"
+)
 
 
 def find_misshapen(value: Any, path: str = "", parent: str = "") -> Iterator[tuple[str, str]]:
@@ -50,8 +52,11 @@ def find_misshapen(value: Any, path: str = "", parent: str = "") -> Iterator[tup
 
 def _expected(parent: str, key: str, value: Any) -> str | None:
     """What the field should have been, or `None` when it is that."""
-    if key in _STRING_MAPS and not (isinstance(value, dict) and all(isinstance(item, str) for item in value.values())):
+    is_text = key in _STRING_MAPS or (key, parent) == ("data", "")  # of a config map or a secret
+    if is_text and not (isinstance(value, dict) and all(isinstance(item, str) for item in value.values())):
         return "a map of strings"
+    if (key, parent) == ("requests", "devices"):  # of a claim, elsewhere they are amounts
+        return None if _is_list_of(value, dict) else "a list of objects"
     is_object = key in _OBJECTS or key in _UNREAD_OBJECTS or (key, parent) == ("status", "")
     if is_object and not isinstance(value, dict):
         return "an object"

@@ -12,7 +12,14 @@ import binascii
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 
-from mig_spawner.testing.kube.errors import StatusError, bad_request, version_too_large
+from mig_spawner.testing.kube.errors import (
+    Cause,
+    StatusError,
+    bad_request,
+    invalid_options,
+    unexpected,
+    version_too_large,
+)
 from mig_spawner.testing.kube.objects import Change, Objects
 from mig_spawner.testing.kube.paths import parse_bool
 from mig_spawner.testing.kube.resources import Manifest, Resource
@@ -23,7 +30,7 @@ _LOOK_UP_S = 0.2  # how often an idle watch asks whether it should end
 
 
 def list_objects(objects: Objects, resource: Resource, namespace: str, query: Mapping[str, str]) -> Manifest:
-    """The `List` that answers a GET, in chunks of `limit` if asked. Raises `StatusError` 400 or 504."""
+    """The `List` that answers a GET, in chunks of `limit` if asked. Raises `StatusError` 400, 422 or 504."""
     selects = parse_selectors(resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
     _check_reached(objects, _revision(query))
     found = [obj for obj in objects.all(resource, namespace) if selects(obj)]
@@ -31,7 +38,7 @@ def list_objects(objects: Objects, resource: Resource, namespace: str, query: Ma
     if token := query.get("continue"):
         last = _decode_continue(token)
         found = [obj for obj in found if _place(obj) > last]
-    limit = _whole_number(query, "limit") or 0
+    limit = max(_whole_number(query, "limit") or 0, 0)
     if limit and len(found) > limit:
         metadata["remainingItemCount"] = str(len(found) - limit)
         found = found[:limit]
@@ -40,7 +47,8 @@ def list_objects(objects: Objects, resource: Resource, namespace: str, query: Ma
         "kind": f"{resource.kind}List",
         "apiVersion": resource.api_version,
         "metadata": {**metadata},
-        "items": found,
+        # As in the real API: what the list has said, its items do not repeat.
+        "items": [{key: obj[key] for key in obj if key not in {"kind", "apiVersion"}} for obj in found],
     }
     if "remainingItemCount" in metadata:
         page["metadata"]["remainingItemCount"] = int(metadata["remainingItemCount"])
@@ -59,6 +67,8 @@ async def watch_objects(
     """The events of a watch, as sent on the wire, until `is_over`. Raises `StatusError` 400 or 504 before the first event; what goes
     wrong later is an ERROR event."""
     selects = parse_selectors(resource, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    if not (text := query.get("resourceVersion") or "0").isdecimal():
+        raise unexpected(_not_a_revision(text))
     revision = _revision(query)
     _check_reached(objects, revision)
     timeout = _whole_number(query, "timeoutSeconds") or _LONGEST_WATCH_S
@@ -123,9 +133,20 @@ def _bookmark(resource: Resource, revision: int, annotations: Mapping[str, str])
 
 
 def _revision(query: Mapping[str, str]) -> int:
-    if query.get("resourceVersionMatch") and not query.get("resourceVersion"):
-        raise bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
-    return _whole_number(query, "resourceVersion") or 0
+    field, match = "resourceVersionMatch", query.get("resourceVersionMatch", "")
+    if match and not query.get("resourceVersion"):
+        forbidden = Cause.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise invalid_options("ListOptions", forbidden)
+    if match not in {"", "Exact", "NotOlderThan"}:
+        raise invalid_options("ListOptions", Cause.unsupported(field, match, ["Exact", "NotOlderThan", ""]))
+    text = query.get("resourceVersion") or "0"
+    if not text.isdecimal():
+        raise bad_request(f"invalid resource version: {_not_a_revision(text)}")
+    return int(text)
+
+
+def _not_a_revision(text: str) -> str:
+    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
 
 def _check_reached(objects: Objects, revision: int) -> None:
@@ -137,8 +158,8 @@ def _whole_number(query: Mapping[str, str], key: str) -> int | None:
     text = query.get(key, "")
     if not text:
         return None
-    if not text.isdecimal():
-        raise bad_request(f'{key}: Invalid value: "{text}": must be a whole number')
+    if not text.removeprefix("-").isdecimal():
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
 
@@ -150,7 +171,7 @@ def _decode_continue(token: str) -> list[str]:
     try:
         place = json.loads(base64.urlsafe_b64decode(token))
     except (binascii.Error, ValueError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
     if not isinstance(place, list):
-        raise bad_request("continue key is not valid")
+        raise bad_request("invalid continue token: continue key is not valid")
     return [str(part) for part in place]

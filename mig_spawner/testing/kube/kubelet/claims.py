@@ -77,7 +77,7 @@ class Provisioner:
             try:
                 await (self._remove(claim) if kind == "DELETED" else self._provide(claim))
             except ApiError as error:
-                if error.code not in {404, 409}:
+                if error.code not in {404, 409, 422}:  # gone, or another of the same name
                     _log.debug("claim %s waits: %s", claim["metadata"]["name"], error)
                     self._queue.put_nowait((kind, claim))
                     await asyncio.sleep(_RETRY_S)
