@@ -31,13 +31,14 @@ from mig_spawner.allocator.pods.base import PodListing, PodWatch
 from mig_spawner.allocator.pods.none import NoPods
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
 from mig_spawner.allocator.setting import Setting
-from mig_spawner.allocator.sighting import forget_pods, see_pods
+from mig_spawner.allocator.sighting import begin_watch, forget_pods, see_pods
+from mig_spawner.allocator.silence import Silence
 from mig_spawner.allocator.store.base import Store
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.allocator.template import environment
 from mig_spawner.allocator.timer import tick
 from mig_spawner.allocator.visitor import hub_oauth
-from mig_spawner.domain.policy import POLICIES
+from mig_spawner.domain.policy import DEFAULT_POLICY, POLICIES
 from mig_spawner.errors import InvalidRequest, StoreError
 
 T = TypeVar("T")
@@ -117,8 +118,8 @@ class AllocatorApp(Application):
 
     policy = Enum(
         sorted(POLICIES),
-        default_value="best-fit",
-        help="Where slices are cut: `best-fit` keeps room for large ones, `first-fit` takes the first place.",
+        default_value=DEFAULT_POLICY,
+        help="Where slices are cut. " + " ".join(f"`{p.name}`: {p.summary}" for p in POLICIES.values()),
     ).tag(config=True)
 
     node_silent_after = Float(
@@ -253,6 +254,7 @@ class AllocatorApp(Application):
         self.desk = Desk(store, self._setting(watches_pods=watch.watches), self._count)
         self._metrics = Metrics()
         self._traffic = Traffic()
+        self._silence = Silence()
         self.changes = Changes(store, self._run)
         context = Context(
             prefix=self.prefix,
@@ -266,8 +268,8 @@ class AllocatorApp(Application):
             run=self._run,
             traffic=self._traffic,
         )
-        if not watch.watches:
-            await self._run(lambda: forget_pods(self.desk))
+        begin = begin_watch if watch.watches else forget_pods
+        await self._run(lambda: begin(self.desk))
         self._listen(application(context, cookie_secret=store.secret("cookie")))
         self._tasks = [
             asyncio.create_task(self.changes.run()),
@@ -293,7 +295,7 @@ class AllocatorApp(Application):
 
     async def tick(self) -> None:
         """One round of everything that time alone changes."""
-        await self._run(lambda: tick(self.desk))
+        self._silence.tell(await self._run(lambda: tick(self.desk)))
         self.changes.poke()
 
     async def see_pods(self, listing: PodListing) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.store.base import Holding, NodeRecord
+from mig_spawner.allocator.store.base import Holding, NodeRecord, Remnant
 from mig_spawner.domain.lease import EndReason, Releasing
 from mig_spawner.wire.node import DesiredInstance, DesiredNode, DesiredWhole, DestroyableInstance
 
@@ -46,10 +46,15 @@ def desired_node(ledger: Ledger, node: NodeRecord) -> DesiredNode:
                 size=remnant.placement.size,
             )
             for remnant in ledger.remnants
-            if remnant.node == node.name
+            if remnant.node == node.name and _may_go(ledger, remnant)
         ),
         cordoned=node.cordoned,
     )
+
+
+def _may_go(ledger: Ledger, remnant: Remnant) -> bool:
+    """Whether nobody can live on what is left of a lease. The ledger may be an old one, and a pod there by now."""
+    return not ledger.blind and ledger.orphan_on(remnant.placement) is None
 
 
 def _is_wanted(lease: Holding) -> bool:

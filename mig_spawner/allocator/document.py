@@ -212,9 +212,14 @@ class NodeDocument(Answer):
 
 
 class NodeList(Answer):
-    """All nodes by name."""
+    """Nodes by name.
+
+    Attributes:
+        next: the `cursor` of the page that follows; None when there is none.
+    """
 
     nodes: tuple[NodeDocument, ...]
+    next: str | None = None
 
 
 def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:

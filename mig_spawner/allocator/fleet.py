@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant
 from mig_spawner.domain.fleet import Device, GPUState
 from mig_spawner.domain.gpu import GPU, Engines, Layout, Placement
+from mig_spawner.domain.lease import Granted
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
 
 
@@ -44,20 +45,25 @@ class Occupied:
 def occupied(holding: Iterable[Holding], remnants: Iterable[Remnant], pods: Iterable[Pod]) -> Occupied:
     """What leases, their remnants and pods with a lease label have taken."""
     taken: dict[str, list[Taken]] = defaultdict(list)
-    seen = set()
+    own: dict[str, str | None] = {}
     for lease in holding:
         grant = lease.grant
         taken[grant.placement.gpu_uuid].append(
             Taken(grant.placement, grant.profile_id, grant.cut, whole=grant.profile_id is None)
         )
-        seen.add(lease.lease_id)
+        own[lease.lease_id] = None if isinstance(lease, Granted) else lease.device_uuid
     for remnant in remnants:
         taken[remnant.placement.gpu_uuid].append(Taken(remnant.placement, remnant.profile_id, cut=True))
-    strangers = [pod for pod in pods if pod.lease_id not in seen]
-    for pod in strangers:
-        if pod.placement is not None:
-            taken[pod.placement.gpu_uuid].append(Taken(pod.placement, None, cut=False))
-    return Occupied(taken, frozenset(pod.device_uuid for pod in strangers if pod.device_uuid is not None))
+    devices = set()
+    for pod in pods:
+        if pod.device_uuid is not None and pod.device_uuid != own.get(pod.lease_id):
+            devices.add(pod.device_uuid)
+        if pod.lease_id not in own:
+            places = {pod.placement, None if pod.claim is None else pod.claim.placement}
+            for place in places:
+                if place is not None:
+                    taken[place.gpu_uuid].append(Taken(place, None, cut=False))
+    return Occupied(taken, frozenset(devices))
 
 
 def is_silent(node: NodeRecord, now: datetime, silent_after: timedelta) -> bool:
@@ -66,11 +72,24 @@ def is_silent(node: NodeRecord, now: datetime, silent_after: timedelta) -> bool:
 
 
 def fleet_of(
-    nodes: Iterable[NodeRecord], owners: Mapping[str, str], occupied: Occupied, now: datetime, silent_after: timedelta
+    nodes: Iterable[NodeRecord],
+    owners: Mapping[str, str],
+    occupied: Occupied,
+    now: datetime,
+    silent_after: timedelta,
+    *,
+    blind: bool = False,
 ) -> list[GPUState]:
-    """Every GPU of every node, in the order of names and reports."""
+    """Every GPU of every node, in the order of names and reports. Who is blind does not know the pods, so nothing is to be had."""
+    everywhere = "the pods of the cluster have not been listed yet" if blind else None
     return [
-        _state(node, node.gpus[document.gpu_uuid], document, occupied, _node_trouble(node, now, silent_after))
+        _state(
+            node,
+            node.gpus[document.gpu_uuid],
+            document,
+            occupied,
+            everywhere or _node_trouble(node, now, silent_after),
+        )
         for node in nodes
         if node.report is not None
         for document in node.report.gpus
@@ -96,7 +115,7 @@ def _state(node: NodeRecord, gpu: GPU, document: GPUDocument, occupied: Occupied
     layout = Layout(gpu)
     for taken in ours:
         layout = layout.with_taken(gpu.whole if taken.whole else taken.placement, _engines(gpu, taken.profile_id))
-    covered = {(t.placement.start, t.placement.size) for t in ours}
+    covered = {(t.placement.start, t.placement.size) for t in ours if t.profile_id is not None}
     devices = []
     for instance in document.instances:
         place = Placement(gpu.gpu_uuid, instance.start, instance.size)

@@ -41,6 +41,7 @@ class Ledger:
     _pods: list[Pod] | None = None
     _remnants: list[Remnant] | None = None
     _fleet: list[GPUState] | None = None
+    _blind: bool | None = None
 
     @property
     def now(self) -> datetime:
@@ -66,6 +67,18 @@ class Ledger:
         return self._pods
 
     @property
+    def orphans(self) -> list[Pod]:
+        """Pods that carry the label of a lease, but whose lease holds nothing here: it is unknown, or has ended."""
+        return [pod for pod in self.pods if pod.lease_id not in self.holding]
+
+    @property
+    def blind(self) -> bool:
+        """Pods are watched, but have not been listed since the allocator started: this ledger may be an old one, or a new one."""
+        if self._blind is None:
+            self._blind = self.setting.watches_pods and self.tx.pods_listed_at() is None
+        return self._blind
+
+    @property
     def remnants(self) -> list[Remnant]:
         if self._remnants is None:
             self._remnants = self.tx.remnants()
@@ -77,7 +90,9 @@ class Ledger:
         if self._fleet is None:
             taken = occupied(self.holding.values(), self.remnants, self.pods)
             silent_after = self.setting.node_silent_after
-            states = fleet_of(self.nodes.values(), self.tx.gpu_owners(), taken, self.now, silent_after)
+            states = fleet_of(
+                self.nodes.values(), self.tx.gpu_owners(), taken, self.now, silent_after, blind=self.blind
+            )
             self._fleet = [state for state in states if state.gpu.gpu_uuid not in self.broken]
         return self._fleet
 
@@ -93,9 +108,19 @@ class Ledger:
         self._remnants = self._fleet = None
         return after
 
+    def restore(self, lease: Active, why: str) -> None:
+        """Write a lease that this ledger did not know, and keep this view in step with it.
+
+        Raises:
+            SliceTaken, HolderHasLease: nothing was written.
+        """
+        self.tx.restore(lease, who=self.who, why=why)
+        self.holding[lease.lease_id] = lease
+        self._fleet = None
+
     def forget(self) -> None:
         """Read nodes, pods and what follows from them again: this transaction has written them."""
-        self._nodes = self._pods = self._remnants = self._fleet = None
+        self._nodes = self._pods = self._remnants = self._fleet = self._blind = None
 
     def exclude(self, gpu_uuid: str) -> None:
         """Ask no more for this GPU in this transaction."""
@@ -104,6 +129,10 @@ class Ledger:
 
     def pod_of(self, lease_id: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.lease_id == lease_id), None)
+
+    def orphan_on(self, placement: Placement) -> Pod | None:
+        """A pod without a lease that says it lives on some of these memory slices."""
+        return next((p for p in self.orphans if p.claim is not None and p.claim.placement.overlaps(placement)), None)
 
     def is_silent(self, node: NodeRecord) -> bool:
         return is_silent(node, self.now, self.setting.node_silent_after)

@@ -47,6 +47,9 @@ class Metrics:
         )
         self._nodes = Gauge("mig_node_known_count", "Nodes that have ever reported.", registry=registry)
         self._silent = Gauge("mig_node_silent_count", "Nodes that are too long silent to count.", registry=registry)
+        self._orphans = Gauge(
+            "mig_pod_orphan_count", "Pods with the label of a lease that have none.", registry=registry
+        )
         self._pods = Gauge(
             "mig_pod_list_age_seconds", "Age of the newest list of pods; 0 without a pod watch.", registry=registry
         )
@@ -78,6 +81,7 @@ class Metrics:
             self._remnants.set(len(ledger.remnants))
             self._nodes.set(len(ledger.nodes))
             self._silent.set(sum(ledger.is_silent(node) for node in ledger.nodes.values()))
+            self._orphans.set(len(ledger.orphans))
             self._pods.set(age(ledger.tx.pods_listed_at(), ledger.now).total_seconds())
         return generate_latest(self.registry)
 

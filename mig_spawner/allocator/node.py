@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.observation import observe
+from mig_spawner.allocator.paging import page
+from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.allocator.store.base import NodeRecord
@@ -35,6 +37,7 @@ class NodeService:
             ledger.tx.put_report(name, report)
             ledger.forget()
             observe(ledger, _known(ledger, name), report)
+            take_up(ledger)
             settle(ledger)
             ledger.forget()
             return _known(ledger, name).desired
@@ -43,9 +46,12 @@ class NodeService:
         with self._desk.reading() as ledger:
             return SeenNode(_known(ledger, name).desired, ledger.tx.revision)
 
-    def nodes(self) -> NodeList:
+    def nodes(self, *, after: str | None = None, limit: int | None = None) -> NodeList:
+        """Nodes by name: those after one, at most so many."""
         with self._desk.reading() as ledger:
-            return NodeList(nodes=tuple(node_document(ledger, node) for node in ledger.nodes.values()))
+            shown, more = page(ledger.nodes.values(), lambda node: node.name, after=after, limit=limit)
+            documents = tuple(node_document(ledger, node) for node in shown)
+            return NodeList(nodes=documents, next=shown[-1].name if more else None)
 
     def cordon(self, name: str, cordoned: bool, *, who: str) -> NodeDocument:
         """Grant nothing more on a node, or grant again. What runs is left alone. Doing it twice does no harm."""
@@ -57,12 +63,39 @@ class NodeService:
             ledger.forget()
             return node_document(ledger, _known(ledger, name))
 
+    def forget(self, name: str) -> None:
+        """Forget a node that is gone for good. If it ever reports again, it is a new one."""
+        with self._desk.writing("") as ledger:
+            _refuse_to_forget(ledger, _known(ledger, name))
+            ledger.tx.drop_node(name)
+
 
 def _known(ledger: Ledger, name: str) -> NodeRecord:
     node = ledger.nodes.get(name)
     if node is None:
         raise refusal(ProblemCode.NOT_FOUND, "No such node has reported yet.")
     return node
+
+
+def _refuse_to_forget(ledger: Ledger, node: NodeRecord) -> None:
+    if not ledger.is_silent(node):
+        after = ledger.setting.node_silent_after.total_seconds()
+        raise refusal(
+            ProblemCode.CONFLICT,
+            f"Node {node.name} still reports. End its agent, and try again when it has been silent for {after:.0f} s.",
+        )
+    held = sorted(lease.lease_id for lease in ledger.holding.values() if lease.grant.node == node.name)
+    if held:
+        raise refusal(
+            ProblemCode.CONFLICT,
+            f"Node {node.name} still has {len(held)} lease(s), {held[0]} for one. Release them by force, if their pods are gone.",
+        )
+    left = sum(remnant.node == node.name for remnant in ledger.remnants)
+    if left:
+        raise refusal(
+            ProblemCode.CONFLICT,
+            f"Node {node.name} has still to destroy {left} instance(s) of ended leases. Let its agent run until that is done.",
+        )
 
 
 def _refuse_foreign_gpus(ledger: Ledger, name: str, report: NodeReport) -> None:

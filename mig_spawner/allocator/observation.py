@@ -24,8 +24,11 @@ def observe(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
 def _see_made(ledger: Ledger, lease: Granted, report: NodeReport) -> None:
     """Granted → Ready once a report that was made after this grant shows the device.
 
-    A MIG UUID may repeat, so an older report could show the device of the lease that was there before.
+    A MIG UUID may repeat, so an older report could show the device of the lease that was there before. And an old ledger may have
+    granted what a pod, that it does not know, lives on by now.
     """
+    if ledger.blind or ledger.orphan_on(lease.grant.placement) is not None:
+        return
     gpu = ledger.reported_gpu(lease.grant.node, lease.grant.placement.gpu_uuid)
     if gpu is None or report.applied_generation < lease.grant.generation:
         return

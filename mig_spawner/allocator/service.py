@@ -16,6 +16,7 @@ from mig_spawner.allocator.desire import refresh_desired
 from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ending import close_ended, waits_for
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
 from mig_spawner.allocator.placement import place_queue
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.setting import Setting
@@ -118,13 +119,21 @@ class LeaseService:
             return _seen(ledger, _stored(ledger, lease_id))
 
     def leases(
-        self, *, user_id: str | None = None, server_name: str | None = None, user_name: str | None = None
+        self,
+        *,
+        user_id: str | None = None,
+        server_name: str | None = None,
+        user_name: str | None = None,
+        after: Arrival | None = None,
+        limit: int | None = None,
     ) -> LeaseList:
-        """Open leases, oldest first: all, or those that match."""
+        """Open leases, oldest first: all, or those that match; those after an arrival, at most so many."""
         with self._desk.reading() as ledger:
             found = ledger.tx.open_leases(user_id=user_id, server_name=server_name)
             visible = [lease for lease in found if user_name is None or lease.holder.user_name == user_name]
-            return LeaseList(leases=tuple(lease_document(ledger, lease) for lease in visible))
+            shown, more = page(visible, arrival, after=after, limit=limit)
+            documents = tuple(lease_document(ledger, lease) for lease in shown)
+            return LeaseList(leases=documents, next=lease_cursor(shown[-1]) if more else None)
 
     def renew(self, lease_id: str, *, who: str) -> LeaseDocument:
         """Ready becomes Active; an Active one is seen."""
@@ -212,7 +221,11 @@ def _give_back(ledger: Ledger, lease: Lease, release: LeaseRelease) -> None:
             if release.reason is EndReason.FORCED and release.pod is PodFate.GONE:
                 forced = replace(lease, reason=EndReason.FORCED)
                 ledger.move(lease, transition.close(forced, ledger.now), "an admin vouches that its pod is gone")
-            elif release.pod is PodFate.GONE and lease.pod is PodFate.UNKNOWN:
-                ledger.move(lease, replace(lease, pod=PodFate.GONE), why)
+                return
+            # The watch may see a pod go before its hub says why it went.
+            reason = release.reason if lease.reason is EndReason.POD_GONE else lease.reason
+            pod_fate = release.pod if release.pod is PodFate.GONE and lease.pod is PodFate.UNKNOWN else lease.pod
+            if (reason, pod_fate) != (lease.reason, lease.pod):
+                ledger.move(lease, replace(lease, reason=reason, pod=pod_fate), why)
         case Closed():
             pass

@@ -7,6 +7,7 @@ from typing import Final
 
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.pods.base import PodListing, PodSighting
+from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.allocator.store.base import Pod
 from mig_spawner.domain import lease as transition
@@ -37,6 +38,14 @@ def see_pods(desk: Desk, listing: PodListing) -> None:
             _take(ledger, lease_id)
         for lease_id in {pod.lease_id for pod in gone}:
             _give_back(ledger, lease_id)
+        take_up(ledger, {pod.uid: pod.unclear for pod in listing.pods if pod.claim is None})
+        settle(ledger)
+
+
+def begin_watch(desk: Desk) -> None:
+    """The allocator starts to watch. Until the first list, what the ledger knows may be long out of date, or lost."""
+    with desk.writing(WHO) as ledger:
+        ledger.tx.put_pods_listed_at(None)
         settle(ledger)
 
 
@@ -59,6 +68,8 @@ def _remember(ledger: Ledger, sighting: PodSighting, known: Pod | None) -> None:
         device_uuid=sighting.device_uuid,
         since=ledger.now if known is None else known.since,
         placement=None if known is None else known.placement,
+        claim=sighting.claim,
+        trouble="" if known is None else known.trouble,
     )
     if pod != known:
         ledger.tx.put_pod(pod)

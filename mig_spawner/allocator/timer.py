@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mig_spawner.allocator.ledger import Ledger, processes_on
 from mig_spawner.allocator.placement import forgive
+from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.lease import Active, EndReason, Granted, PodFate, Ready
@@ -14,8 +15,12 @@ from mig_spawner.domain.lease import Active, EndReason, Granted, PodFate, Ready
 WHO = "timer"
 
 
-def tick(desk: Desk) -> None:
-    """Every rule once, then what follows every change."""
+def tick(desk: Desk) -> dict[str, bool]:
+    """Every rule once, then what follows every change.
+
+    Returns:
+        Whether each node is silent now, by its name.
+    """
     with desk.writing(WHO) as ledger:
         end_waits(ledger)
         retry_unmade(ledger)
@@ -23,7 +28,9 @@ def tick(desk: Desk) -> None:
         expire(ledger)
         release_lost(ledger)
         forgive(ledger)
+        take_up(ledger)
         settle(ledger)
+        return {node.name: ledger.is_silent(node) for node in ledger.nodes.values()}
 
 
 def end_waits(ledger: Ledger) -> None:

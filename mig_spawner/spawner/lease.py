@@ -16,7 +16,7 @@ from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.domain.request import Request
 from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
 from mig_spawner.spawner.background import in_background
-from mig_spawner.spawner.error import Reason, SpawnRefused
+from mig_spawner.spawner.error import Reason, SpawnRefused, refusing
 from mig_spawner.spawner.progress import Progress, say_lease
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseRelease, LeaseRequest, LeaseState
@@ -128,7 +128,8 @@ class LeaseKeeper:
         Raises:
             SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
         """
-        body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=duration_s)
+        with refusing():
+            body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=duration_s)
         wait = _Wait(budget_s)
         conflicted = False
         while True:

@@ -124,6 +124,7 @@ def lease_of(labels: Mapping[str, str] | None) -> str | None:
 
 
 def _annotations(lease: LeaseDocument) -> dict[str, str]:
+    """Everything from which an allocator that has lost its ledger can write the lease down again."""
     placement = lease.placement
     if placement is None:
         return {}
@@ -134,6 +135,12 @@ def _annotations(lease: LeaseDocument) -> dict[str, str]:
         "mig-spawner/device-uuid": lease.device_uuid or "",
         "mig-spawner/gpu-uuid": placement.gpu_uuid,
         "mig-spawner/placement": f"{placement.start}:{placement.size}",
+        "mig-spawner/cut": str(placement.cut).lower(),
+        "mig-spawner/granted-at": placement.granted_at.isoformat(),
+        "mig-spawner/expires-at": "" if placement.expires_at is None else placement.expires_at.isoformat(),
+        "mig-spawner/user-id": lease.holder.user_id,
+        "mig-spawner/user-name": lease.holder.user_name,
+        "mig-spawner/server-name": lease.holder.server_name,
     }
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from mig_spawner.wire.base import Answer
+from pydantic import Field
+
+from mig_spawner.wire.base import Answer, Document
 
 
 class OfferDocument(Answer):
@@ -53,10 +56,10 @@ class Availability(Answer):
         return next((o for o in self.offers if o.profile == profile), None)
 
 
-class TicketRequest(Answer):
+class TicketRequest(Document):
     """Ask, as the hub, for a ticket with which one person's browser may read availability."""
 
-    user_name: str
+    user_name: Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class Ticket(Answer):

@@ -98,9 +98,15 @@ class AllocatorClient:
         return await self._call(LeaseDocument, "GET", f"leases/{quote(lease_id, safe='')}", wait_s=wait_s, query=query)
 
     async def leases(self, *, user_id: str | None = None, server_name: str | None = None) -> LeaseList:
-        """The open leases, of all holders or of one."""
+        """The open leases, of all holders or of one; however many pages they take."""
         query = {k: v for k, v in {"user_id": user_id, "server_name": server_name}.items() if v is not None}
-        return await self._call(LeaseList, "GET", "leases", query=query)
+        found: list[LeaseDocument] = []
+        while True:
+            page = await self._call(LeaseList, "GET", "leases", query=query)
+            found += page.leases
+            if page.next is None or not page.leases:
+                return LeaseList(leases=tuple(found))
+            query["cursor"] = page.next
 
     async def renew(self, lease_id: str) -> LeaseDocument:
         """Confirm a Ready lease (it becomes Active), or the heartbeat of an Active one."""

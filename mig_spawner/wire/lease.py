@@ -6,11 +6,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.base import Answer, Document, Label, Name, Text
 
 Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
@@ -78,9 +79,19 @@ class LeaseRequest(Document):
     def of(
         cls, request: Request, holder: Holder, *, wait_budget: float | None = None, duration: float | None = None
     ) -> LeaseRequest:
-        """The document that asks for a domain request."""
+        """The document that asks for a domain request.
+
+        Raises:
+            InvalidRequest: the holder has a name that the allocator does not take.
+        """
+        try:
+            named = HolderDocument(user_id=holder.user_id, server_name=holder.server_name, user_name=holder.user_name)
+        except ValidationError as error:
+            raise InvalidRequest(
+                f"The name {str(holder)[:80]!r} has a control character. Choose another name for the server."
+            ) from error
         return cls(
-            holder=HolderDocument(user_id=holder.user_id, server_name=holder.server_name, user_name=holder.user_name),
+            holder=named,
             accelerator_partition_type=str(request.profile) if isinstance(request, SliceRequest) else None,
             min_memory=request.min_memory_gb if isinstance(request, MemoryRequest) else None,
             wait_budget=wait_budget,
@@ -163,6 +174,11 @@ class LeaseRelease(Document):
 
 
 class LeaseList(Answer):
-    """Leases, oldest first."""
+    """Leases, oldest first.
+
+    Attributes:
+        next: the `cursor` of the page that follows; None when there is none.
+    """
 
     leases: tuple[LeaseDocument, ...]
+    next: str | None = None

@@ -29,6 +29,8 @@ class ProblemCode(StrEnum):
     """409. The lease is in a state that does not allow it, or the holder already has a lease of another kind."""
     TOO_LARGE = "too-large"
     """413. The body is larger than any honest one."""
+    UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type"
+    """415. The body is declared as something else than JSON: whoever wrote it."""
     QUEUE_FULL = "queue-full"
     """429. Too many wait already: try later."""
     INTERNAL = "internal"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ import pytest
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.wire.client import AllocatorClient
 from tests.allocator.rig import SERVICE_TOKEN, Clock, Rig, open_app
+from tests.controlplane.fixture import control_plane
+
+__all__ = ["control_plane"]
 
 NODES = ("n1", "n2", "n3")
 
@@ -45,6 +48,13 @@ def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def make_rig(tmp_path: Path, clock: Clock, empty_ledger: Path) -> AsyncIterator[MakeRig]:
     """Allocators with these traits; each call starts one, all on the same ledger. `check_ledger` is run at the end."""
+    async with rigs(tmp_path, clock, empty_ledger) as make:
+        yield make
+
+
+@asynccontextmanager
+async def rigs(tmp_path: Path, clock: Clock, empty_ledger: Path) -> AsyncIterator[MakeRig]:
+    """As `make_rig`, for fixtures of another event loop."""
     async with AsyncExitStack() as stack:
 
         async def make(database: str = "ledger.sqlite", **traits: Any) -> Rig:

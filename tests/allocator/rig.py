@@ -15,7 +15,7 @@ import httpx
 from traitlets.config import Config
 
 from mig_spawner.allocator.app import AllocatorApp
-from mig_spawner.allocator.pods.base import PodListing, PodSighting
+from mig_spawner.allocator.pods.base import PodListing, PodSighting, PodWatch
 from mig_spawner.allocator.store.base import AuditRow
 from mig_spawner.domain.gpu import GPU
 from mig_spawner.domain.lease import EndReason, PodFate
@@ -268,7 +268,17 @@ class Rig:
             PodSighting(f"uid-{lease_id}", lease_id, "hub", f"jupyter-{lease_id}", "Running", None)
             for lease_id in lease_ids
         )
+        await self.show(*pods, age=age, gone=gone)
+
+    async def show(self, *pods: PodSighting, age: float = 0, gone: tuple[str, ...] = ()) -> None:
+        """Kubernetes shows these pods, and no others."""
         await self.app.see_pods(PodListing(pods, timedelta(seconds=age), frozenset(f"uid-{g}" for g in gone)))
+
+    async def metric(self, name: str) -> float:
+        """The value of a metric without labels."""
+        async with self.http() as http:
+            lines = (await http.get("metrics")).text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
     def audit(self, lease: LeaseDocument) -> list[AuditRow]:
         with self.app.desk.store.reading() as tx:
@@ -288,9 +298,15 @@ class HandPods:
 
 
 async def open_app(
-    database: Path, tokens: dict[str, str], clock: Clock | None = None, *, pod_watch: bool = False, **traits: Any
+    database: Path,
+    tokens: dict[str, str],
+    clock: Clock | None = None,
+    *,
+    pod_watch: PodWatch | bool = False,
+    listed: bool = True,
+    **traits: Any,
 ) -> AllocatorApp:
-    """An allocator on a free port."""
+    """An allocator on a free port. With `pod_watch` a test shows it pods; one list was `listed` when it started."""
     given = {
         "bind_url": "http://127.0.0.1:0/services/mig/",
         "database_url": f"sqlite:///{database}",
@@ -301,8 +317,12 @@ async def open_app(
     # As a configuration, since what is not given may come from the environment.
     app = AllocatorApp(config=Config(AllocatorApp=given))
     app.clock = clock
-    app.pod_watch = HandPods() if pod_watch else None
+    app.pod_watch = HandPods() if pod_watch is True else pod_watch or None
     await app.open()
+    if pod_watch is True and listed:
+        # As if that list had nothing to say of any pod.
+        with app.desk.writing("test") as ledger:
+            ledger.tx.put_pods_listed_at(ledger.now)
     return app
 
 

@@ -30,6 +30,12 @@ BAD_LEASES: list[tuple[str, bytes | str | object, int, str]] = [
     ("long user id", {"holder": {"user_id": "x" * 256}}, 400, "holder.user_id"),
     ("10k names", {"holder": {"user_id": "1", "user_name": "n" * 10_000}}, 400, "holder.user_name"),
     ("control character", {"holder": {"user_id": "a\x00b"}}, 400, "control character"),
+    (
+        "turned writing",
+        {"holder": {"user_id": "1", "user_name": "a\u202eb"}},
+        400,
+        "holder.user_name: it has a control",
+    ),
     ("unknown key", {"holder": HOLDER, "profile": "1g.10gb"}, 400, "profile"),
     ("unknown profile", {"holder": HOLDER, "accelerator_partition_type": "huge"}, 400, "is no MIG profile"),
     ("html profile", {"holder": HOLDER, "accelerator_partition_type": "<script>"}, 400, "is no MIG profile"),
@@ -71,7 +77,9 @@ async def test_a_bad_lease_request_is_refused(rig: Rig, body: object, status: in
     assert (await rig.acquire("1")).state == "granted"
 
 
-@pytest.mark.parametrize("name", ["Ünï ☃ 漢字", "x" * 200, "<b>&\"'", "../..", "%2e%2f", "' OR 1=1 --", " spaces "])
+@pytest.mark.parametrize(
+    "name", ["Ünï ☃ 漢字", "👩\u200d💻", "x" * 200, "<b>&\"'", "../..", "%2e%2f", "' OR 1=1 --", " spaces "]
+)
 async def test_odd_names_are_names(rig: Rig, name: str) -> None:
     await rig.node()
     lease = await rig.acquire(name, server=name)
@@ -193,6 +201,15 @@ async def test_a_large_honest_report_is_taken(rig: Rig) -> None:
     node = await rig.node(models=("a100-80gb",) * 64)
     assert len(node.document().model_dump_json()) > 64 * 1024
     assert (await rig.hub.availability()).offer(None).total == 64  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("known", ["x", "queued", "queued:-1", "lost:0", "ready:0\n"])
+async def test_a_bad_position_is_refused(rig: Rig, known: str) -> None:
+    await rig.node()
+    lease = await rig.acquire("1")
+    async with rig.http() as http:
+        problem = _problem(await http.get(f"/api/v1/leases/{lease.lease_id}", params={"known": known, "wait": "30"}))
+        assert problem.detail.startswith("known:")
 
 
 @pytest.mark.parametrize("known", ["x", "-1", "1.5", "9" * 30, "²"])

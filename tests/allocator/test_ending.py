@@ -210,3 +210,31 @@ async def test_nothing_is_made_for_a_lease_that_ends_before_its_device(rig: Rig)
     await node.turn()
     assert node.board.instances == {}
     assert (await node.report()).destroy == ()
+
+
+@pytest.mark.parametrize("told", [EndReason.STOPPED, EndReason.START_FAILED])
+async def test_who_ends_a_lease_says_why_even_if_its_pod_was_seen_to_go_before(
+    make_rig: MakeRig, told: EndReason
+) -> None:
+    rig = await make_rig(pod_watch=True)
+    node = await rig.node()
+    lease = await rig.ready("a")
+    await rig.pods(lease.lease_id)
+    rig.clock.move(5)
+    await rig.pods()
+    assert (await rig.state(lease)).reason is EndReason.POD_GONE
+    assert (await rig.release(lease, reason=told)).reason is told
+    row = rig.audit(lease)[-1]
+    assert (row.before, row.after, told in row.why) == ("releasing", "releasing", True)
+    await rig.release(lease, reason=told)
+    assert rig.audit(lease)[-1] == row
+    await node.report()
+    closed = await rig.state(lease)
+    assert (closed.state, closed.reason) == (LeaseState.CLOSED, told)
+
+
+async def test_another_reason_than_a_pod_that_went_stays(rig: Rig) -> None:
+    await rig.node()
+    lease = await rig.active("a")
+    await rig.release(lease, PodFate.UNKNOWN, EndReason.EXPIRED)
+    assert (await rig.release(lease, PodFate.GONE, EndReason.STOPPED)).reason is EndReason.EXPIRED

@@ -13,17 +13,20 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
-from mig_spawner.allocator.store.base import Transaction
+from mig_spawner.allocator.claim import Claim
+from mig_spawner.allocator.store.base import Pod, Transaction
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.allocator.store.tables import metadata
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import GPU, Placement
-from mig_spawner.domain.lease import EndReason, Granted, Holder, Lease, PodFate, Queued
+from mig_spawner.domain.lease import Active, EndReason, Granted, Holder, Lease, PodFate, Queued
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken, StoreUnavailable
 from mig_spawner.testing.gpu import find_model
+from mig_spawner.wire.node import NodeReport
+from tests.allocator.rig import gpu_document
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -132,6 +135,82 @@ def test_what_was_cut_stays_held_until_it_is_dropped(store: SQLStore) -> None:
             _move(tx, waiting, _granted(waiting, 0))
         tx.drop_remnant(remnant)
         _move(tx, waiting, _granted(waiting, 0))
+
+
+def _active(lease_id: str, start: int) -> Active:
+    ready = transition.make_ready(_granted(_queued(lease_id), start), f"MIG-{lease_id}", NOW)
+    return transition.activate(ready, NOW)
+
+
+def test_a_lease_is_restored_whole_or_not_at_all(store: SQLStore) -> None:
+    restored = _active("a", 0)
+    with store.writing() as tx:
+        tx.restore(restored, who="test", why="test")
+        with pytest.raises(SliceTaken):
+            tx.restore(_active("b", 3), who="test", why="test")
+        with pytest.raises(HolderHasLease):
+            tx.restore(replace(_active("c", 4), holder=restored.holder), who="test", why="test")
+        # The transaction goes on, and nothing of the refused ones is there.
+        tx.restore(_active("d", 4), who="test", why="test")
+    with store.reading() as tx:
+        assert (tx.lease("a"), tx.lease("b"), tx.lease("c")) == (restored, None, None)
+        assert [(row.lease_id, row.before, row.after) for row in tx.audit()] == [
+            ("a", None, "active"),
+            ("d", None, "active"),
+        ]
+
+
+def test_a_note_moves_nothing(store: SQLStore) -> None:
+    active = _active("a", 0)
+    with store.writing() as tx:
+        tx.restore(active, who="test", why="test")
+        tx.note(active, who="somebody", why="something")
+    with store.reading() as tx:
+        row = tx.audit("a")[-1]
+        assert (row.who, row.before, row.after, row.why) == ("somebody", "active", "active", "something")
+        assert tx.lease("a") == active
+
+
+def test_what_a_pod_says_is_kept_until_it_says_something_else(store: SQLStore) -> None:
+    claim = Claim(
+        Holder("1", "s", "n"), Placement("GPU-0", 2, 1), ProfileName.parse("1g.10gb"), "MIG-1", "n1", True, NOW
+    )
+    pod = Pod("u", "a", "hub", "jupyter-a", "Running", "MIG-1", NOW, claim=claim, trouble="why")
+    with store.writing() as tx:
+        tx.put_pod(pod)
+    for changed in (pod, replace(pod, claim=None), replace(pod, trouble="", claim=replace(claim, expires_at=NOW))):
+        with store.writing() as tx:
+            tx.put_pod(changed)
+        with store.reading() as tx:
+            assert tx.pods() == [changed]
+
+
+def test_a_node_is_forgotten_with_its_gpus(store: SQLStore) -> None:
+    gpu = gpu_document(find_model("a100-80gb").gpu("GPU-0"))
+    with store.writing() as tx:
+        tx.put_report("n1", NodeReport(agent_version="1", boot_id="1", gpus=(gpu,)))
+        tx.put_report("n2", NodeReport(agent_version="1", boot_id="1"))
+    revision = store.revision()
+    with store.writing() as tx:
+        tx.drop_node("n1")
+    with store.reading() as tx:
+        assert ([node.name for node in tx.nodes()], tx.gpu_owners()) == (["n2"], {})
+    assert store.revision() == revision + 1
+
+
+def test_a_copy_from_before_repeats_no_generation(store: SQLStore, tmp_path: Path) -> None:
+    """What an old copy of the ledger would number next, agents may have been told before."""
+    with store.writing() as tx:
+        now = tx.next_generation()
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    connection.execute("UPDATE meta SET generation = 5")
+    connection.commit()
+    connection.close()
+    again = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    again.open()
+    with again.writing() as tx:
+        assert tx.next_generation() >= now
+    again.close()
 
 
 def test_what_fails_in_the_middle_was_never_there(store: SQLStore) -> None:

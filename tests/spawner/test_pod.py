@@ -71,6 +71,12 @@ def test_a_leased_pod_is_pinned_labelled_and_described(lease: MakeLease) -> None
         "mig-spawner/device-uuid": "MIG-1111",
         "mig-spawner/gpu-uuid": "GPU-1",
         "mig-spawner/placement": "2:1",
+        "mig-spawner/cut": "false",
+        "mig-spawner/granted-at": "2026-01-01T00:00:00+00:00",
+        "mig-spawner/expires-at": "",
+        "mig-spawner/user-id": "7",
+        "mig-spawner/user-name": "ada",
+        "mig-spawner/server-name": "",
     }
     assert lease_of(pod.metadata.labels) == "lease-1"
 

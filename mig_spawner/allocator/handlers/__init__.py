@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
 from mig_spawner.allocator.handlers.availability import Availability, TicketHandler
-from mig_spawner.allocator.handlers.base import NotFound
+from mig_spawner.allocator.handlers.base import Handler, NotFound
 from mig_spawner.allocator.handlers.context import Context
 from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
 from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, ReleaseHolder, Renew
 from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Uncordon
+from mig_spawner.allocator.handlers.openapi import OpenAPI
 from mig_spawner.allocator.handlers.page import OAuthCallback, Page, Static
+from mig_spawner.allocator.openapi.document import openapi
 
 STATIC = Path(__file__).parents[1] / "static"
 
-API: Final[Sequence[tuple[str, type[RequestHandler]]]] = (
+API: Final[Sequence[tuple[str, type[Handler]]]] = (
+    ("openapi.json", OpenAPI),
     ("availability", Availability),
     ("tickets", TicketHandler),
     ("leases", Leases),
@@ -55,6 +60,8 @@ def application(context: Context, *, cookie_secret: bytes) -> Application:
         # Whoever comes with a cookie is checked for XSRF by HubOAuth when it is asked who they are; tokens are exempt.
         xsrf_cookies=False,
         log_function=_log,
+        # Made when it is first asked for, so that a start does not wait for it.
+        openapi=functools.cache(lambda: json.dumps(openapi(API, context.prefix))),
     )
 
 

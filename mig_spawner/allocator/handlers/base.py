@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.client import responses
 from types import TracebackType
 from typing import Any, ClassVar, Final, TypeVar
@@ -19,6 +19,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from mig_spawner.allocator.auth import Principal, Role
 from mig_spawner.allocator.handlers.context import Context
+from mig_spawner.allocator.openapi.parameter import WAIT, Parameter
 from mig_spawner.allocator.refusal import STATUS, TITLE, refusal
 from mig_spawner.errors import AllocatorRefused, InvalidRequest, InvalidTransition, StoreError
 from mig_spawner.wire.problem import MEDIA_TYPE, Problem, ProblemCode
@@ -27,10 +28,10 @@ log = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
+D = TypeVar("D")
 V = TypeVar("V", bound=Callable[..., Any])
 
 MAX_BODY: Final = 64 * 1024
-MAX_WAIT_S: Final = 60.0
 DRAINED: Final = 64 * 1024 * 1024
 """Too large a body is read to its end all the same, so that the answer arrives; beyond this it is not."""
 
@@ -42,6 +43,16 @@ def allow(*roles: Role) -> Callable[[V], V]:
 
     def mark(verb: V) -> V:
         verb.allowed = roles  # type: ignore[attr-defined]
+        return verb
+
+    return mark
+
+
+def query(*parameters: Parameter[Any]) -> Callable[[V], V]:
+    """What the query of a verb may hold; a verb with `@allow` refuses anything else."""
+
+    def mark(verb: V) -> V:
+        verb.query = parameters  # type: ignore[attr-defined]
         return verb
 
     return mark
@@ -66,6 +77,13 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
         self.request_id = secrets.token_hex(6)
         self._body = bytearray()
         self._received = 0
+        self._query: dict[Parameter[Any], Any] = {}
+
+    @classmethod
+    def verbs(cls) -> tuple[str, ...]:
+        """The verbs that this handler has, in lower case."""
+        known = [method.lower() for method in RequestHandler.SUPPORTED_METHODS]
+        return tuple(v for v in known if getattr(cls, v) is not getattr(RequestHandler, v))
 
     def set_default_headers(self) -> None:
         self.set_header("X-Content-Type-Options", "nosniff")
@@ -73,13 +91,16 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
 
     async def prepare(self) -> None:
         name = (self.request.method or "").lower()
-        verb = getattr(self, name, None)
-        if verb is None or getattr(type(self), name) is getattr(RequestHandler, name):
+        if name not in self.verbs():
             raise HTTPError(405)
+        verb = getattr(self, name)
         roles: tuple[Role, ...] | None = getattr(verb, "allowed", None)
         if roles is not None:
             self.caller = await self.context.auth.principal(self)
             self._authorise(roles)
+            if not "".join(self.path_args).isprintable():
+                raise refusal(ProblemCode.NOT_FOUND, "Nothing here has a name with a control character.")
+            self._query = self._parsed_query(getattr(verb, "query", ()))
         if int(self.request.headers.get("Content-Length", 0)) > DRAINED:
             raise self._too_large()
 
@@ -90,6 +111,34 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
             scopes = [role.value for role in roles if role.value.startswith("custom:")]
             hint = f" An admin of the hub can grant the scope {scopes[0]}." if scopes else ""
             raise refusal(ProblemCode.FORBIDDEN, f"{self.caller.who} may not do this.{hint}")
+
+    def _parsed_query(self, parameters: Sequence[Parameter[Any]]) -> dict[Parameter[Any], Any]:
+        by_name = {parameter.name: parameter for parameter in parameters}
+        values: dict[Parameter[Any], Any] = {}
+        for name, texts in self.request.query_arguments.items():
+            if name in self._hub_arguments:
+                continue
+            if name not in by_name:
+                known = f"it knows {', '.join(by_name)}" if by_name else "it knows none"
+                raise refusal(ProblemCode.INVALID, f"The query parameter {name[:60]!r} is not known here; {known}.")
+            if len(texts) > 1:
+                raise refusal(ProblemCode.INVALID, f"{name}: give it once.")
+            values[by_name[name]] = by_name[name].parse(self.decode_argument(texts[0], name))
+        for parameter in parameters:
+            if parameter.required and parameter not in values:
+                raise refusal(ProblemCode.INVALID, f"{parameter.name}: the query must have it. {parameter.about}")
+        return values
+
+    @property
+    def _hub_arguments(self) -> Sequence[str]:
+        """What JupyterHub's authentication reads from a query, before us."""
+        in_url = self.hub_auth is not None and self.hub_auth.allow_token_in_url
+        return ("_xsrf", "token") if in_url else ("_xsrf",)
+
+    def value(self, parameter: Parameter[T], default: D) -> T | D:
+        """A parameter of the query, which stands in the verb's `@query`; the default if it was not given."""
+        value: T | D = self._query.get(parameter, default)
+        return value
 
     @property
     def principal(self) -> Principal:
@@ -110,6 +159,12 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
         """The body as a document, or a refusal that says what is wrong with it."""
         if self._received > self.max_body:
             raise self._too_large()
+        declared = self.request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if declared not in ("", "application/json"):
+            raise refusal(
+                ProblemCode.UNSUPPORTED_MEDIA_TYPE,
+                f"The body is declared as {declared[:60]!r}. Send JSON, with Content-Type: application/json.",
+            )
         try:
             return document.model_validate_json(bytes(self._body), strict=True)
         except ValidationError as error:
@@ -118,14 +173,7 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
     @property
     def wait_s(self) -> float:
         """How long the caller is ready to wait, seconds, at most 60."""
-        text = self.get_query_argument("wait", "0")
-        try:
-            wait = float(text)
-        except ValueError:
-            wait = -1.0
-        if not wait >= 0:
-            raise refusal(ProblemCode.INVALID, "wait: a number of seconds, 0 or more.")
-        return min(wait, MAX_WAIT_S)
+        return self.value(WAIT, 0.0)
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a use case in a thread, and wake those who wait for what it changed."""
@@ -147,6 +195,8 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
         self.set_header("Content-Type", MEDIA_TYPE)
         if problem.code is ProblemCode.UNAUTHENTICATED:
             self.set_header("WWW-Authenticate", 'Bearer realm="mig-spawner"')
+        if problem.code is ProblemCode.METHOD_NOT_ALLOWED:
+            self.set_header("Allow", ", ".join(verb.upper() for verb in self.verbs()))
         self.finish(problem.model_dump_json())  # type: ignore[unused-awaitable]
 
     def _problem(self, status: int, error: BaseException | None) -> Problem:
@@ -196,7 +246,9 @@ def sentence(error: ValidationError) -> str:
     """What is wrong with a body, first fault only, in the manner of `holder.user_id: …`."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part) for part in fault["loc"])[:100]
-    what = fault["msg"].removeprefix("Value error, ")
+    # The only patterns are those of `wire.base`, and they are nothing to show to people.
+    unseen = fault["type"] == "string_pattern_mismatch"
+    what = "it has a control character" if unseen else fault["msg"].removeprefix("Value error, ")
     more = error.error_count() - 1
     text = f"{where}: {what}" if where else what
     return text[:600] + (f" (and {more} more)" if more else "")

@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Callable
 
 from mig_spawner.allocator.auth import Principal, Role
-from mig_spawner.allocator.handlers.base import Handler, allow
+from mig_spawner.allocator.handlers.base import Handler, allow, query
+from mig_spawner.allocator.openapi.parameter import (
+    HOLDER_SERVER_NAME,
+    HOLDER_USER_ID,
+    KNOWN_POSITION,
+    LEASE_CURSOR,
+    LIMIT,
+    PAGE,
+    SERVER_NAME,
+    USER_ID,
+    WAIT,
+)
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import Seen
 from mig_spawner.allocator.store.base import Progress
@@ -63,16 +74,22 @@ class Leases(LeaseHandler):
     """The open leases, and asking for one."""
 
     @allow(Role.SERVICE, Role.READ)
+    @query(USER_ID, SERVER_NAME, LIMIT, LEASE_CURSOR)
     async def get(self) -> None:
-        user_id = self.get_query_argument("user_id", None, strip=False)
-        server_name = self.get_query_argument("server_name", None, strip=False)
         user_name = None if self.principal.sees_all else self.principal.person
         found: LeaseList = await self.context.run(
-            lambda: self.context.leases.leases(user_id=user_id, server_name=server_name, user_name=user_name)
+            lambda: self.context.leases.leases(
+                user_id=self.value(USER_ID, None),
+                server_name=self.value(SERVER_NAME, None),
+                user_name=user_name,
+                after=self.value(LEASE_CURSOR, None),
+                limit=self.value(LIMIT, PAGE),
+            )
         )
         self.answer(found)
 
     @allow(Role.SERVICE, Role.RESERVE)
+    @query(WAIT)
     async def post(self) -> None:
         request = self._own(self.parsed(LeaseRequest))
         who, _ = self.principal.who, self.wait_s
@@ -81,8 +98,6 @@ class Leases(LeaseHandler):
 
     def _own(self, request: LeaseRequest) -> LeaseRequest:
         holder = request.holder
-        if not (holder.user_id + holder.server_name + holder.user_name).isprintable():
-            raise refusal(ProblemCode.INVALID, "holder: a name has no control character.")
         person = self.principal.person
         if person is None:
             return request
@@ -96,8 +111,9 @@ class Lease(LeaseHandler):
     """One lease."""
 
     @allow(Role.SERVICE, Role.READ)
+    @query(WAIT, KNOWN_POSITION)
     async def get(self, lease_id: str) -> None:
-        known = self.get_query_argument("known", None)
+        known = self.value(KNOWN_POSITION, None)
         seen = await self.read(lease_id)
 
         def is_stale(document: LeaseDocument) -> bool:
@@ -133,10 +149,10 @@ class ReleaseHolder(LeaseHandler):
     """Giving back whatever a holder has."""
 
     @allow(Role.SERVICE, Role.RESERVE)
+    @query(HOLDER_USER_ID, HOLDER_SERVER_NAME)
     async def post(self) -> None:
         release = self.parsed_release()
-        user_id = self.get_query_argument("user_id", strip=False)
-        server_name = self.get_query_argument("server_name", "", strip=False)
+        user_id, server_name = self.value(HOLDER_USER_ID, ""), self.value(HOLDER_SERVER_NAME, "")
         own = f"{OWN_PREFIX}{self.principal.person}"
         if not self.principal.sees_all and user_id != own:
             raise refusal(ProblemCode.FORBIDDEN, f"Release what is yours: user_id is {own!r} for you.")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import ClassVar, Final
 
 from mig_spawner.allocator.auth import Role
-from mig_spawner.allocator.handlers.base import Handler, allow
+from mig_spawner.allocator.handlers.base import Handler, allow, query
 from mig_spawner.allocator.node import SeenNode
+from mig_spawner.allocator.openapi.parameter import KNOWN_GENERATION, LIMIT, NODE_CURSOR, PAGE, WAIT
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.wire.node import NodeReport
 from mig_spawner.wire.problem import ProblemCode
+
+log = logging.getLogger(__name__)
 
 MAX_REPORT: Final = 1024 * 1024
 
@@ -25,7 +29,7 @@ class AgentHandler(Handler):
 
 
 class Node(AgentHandler):
-    """The report of a node."""
+    """The report of a node, and forgetting one."""
 
     max_body = MAX_REPORT
 
@@ -34,13 +38,21 @@ class Node(AgentHandler):
         node, report, who = self.own(name), self.parsed(NodeReport), self.principal.who
         self.answer(await self.call(lambda: self.context.nodes.report(node, report, who=who)))
 
+    @allow(Role.SERVICE, Role.ADMIN)
+    async def delete(self, name: str) -> None:
+        await self.call(lambda: self.context.nodes.forget(name))
+        log.info("Node %s was forgotten: %s wanted it", name, self.principal.who)
+        self.set_status(204)
+        self.finish()  # type: ignore[unused-awaitable]
+
 
 class Desired(AgentHandler):
     """What a node should look like, as soon as it differs from what the agent knows."""
 
     @allow(Role.AGENT)
+    @query(WAIT, KNOWN_GENERATION)
     async def get(self, name: str) -> None:
-        node, known = self.own(name), self._known()
+        node, known = self.own(name), self.value(KNOWN_GENERATION, 0)
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.wait_s
         seen: SeenNode = await self.context.run(lambda: self.context.nodes.desired(node))
@@ -50,19 +62,15 @@ class Desired(AgentHandler):
             seen = await self.context.run(lambda: self.context.nodes.desired(node))
         self.answer(seen.desired)
 
-    def _known(self) -> int:
-        text = self.get_query_argument("known", "0")
-        if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise refusal(ProblemCode.INVALID, "known: the generation that the agent has, a whole number.")
-        return int(text)
-
 
 class Nodes(Handler):
     """All nodes."""
 
     @allow(Role.SERVICE, Role.ADMIN)
+    @query(LIMIT, NODE_CURSOR)
     async def get(self) -> None:
-        self.answer(await self.context.run(self.context.nodes.nodes))
+        after, limit = self.value(NODE_CURSOR, None), self.value(LIMIT, PAGE)
+        self.answer(await self.context.run(lambda: self.context.nodes.nodes(after=after, limit=limit)))
 
 
 class Cordon(Handler):

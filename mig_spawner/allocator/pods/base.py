@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
+from mig_spawner.allocator.claim import Claim
+
 LEASE_LABEL: Final = "mig-spawner/lease"
 """The label by which a pod says whose slice it uses; its value is the lease's id."""
-
-DEVICE_ANNOTATION: Final = "mig-spawner/device-uuid"
-"""The annotation that names the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +19,8 @@ class PodSighting:
 
     Attributes:
         device_uuid: the device it was told to see; None if it does not say.
+        claim: what it says of its lease; None if it does not say it, or not so that it can be read.
+        unclear: then why, in words.
     """
 
     uid: str
@@ -28,6 +29,8 @@ class PodSighting:
     name: str
     phase: str
     device_uuid: str | None
+    claim: Claim | None = None
+    unclear: str = ""
 
 
 @dataclass(frozen=True, slots=True)

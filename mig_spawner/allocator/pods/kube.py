@@ -16,7 +16,8 @@ from typing import Any, Final
 from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 
-from mig_spawner.allocator.pods.base import DEVICE_ANNOTATION, LEASE_LABEL, PodListing, PodSighting
+from mig_spawner.allocator.claim import DEVICE, Claim, device_in, parse_claim
+from mig_spawner.allocator.pods.base import LEASE_LABEL, PodListing, PodSighting
 from mig_spawner.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 IN_CLUSTER: Final = "in-cluster"
 WATCH_S: Final = 10
 RETRY_S: Final = 3
+GONE: Final = 410
 _ENDED: Final = ("Succeeded", "Failed")
 _DEVICE_ENV: Final = "NVIDIA_VISIBLE_DEVICES"
 
@@ -51,7 +53,9 @@ class KubePods:
                     while True:
                         await self._round(client.CoreV1Api(api), deliver)
             except ApiException as error:
-                log.warning("Kubernetes does not show its pods: %s %s", error.status, error.reason)
+                # 410: the watch was to begin too far in the past. That is how a long cut ends, and no trouble.
+                level = logging.INFO if error.status == GONE else logging.WARNING
+                log.log(level, "Kubernetes does not show its pods now: %s %s", error.status, error.reason)
             except InvalidRequest as error:
                 log.warning("%s", error)
             except Exception as error:
@@ -109,17 +113,29 @@ def _listing(pods: dict[str, Any], gone: set[str], begun: float) -> PodListing:
 
 
 def _sighting(pod: Any) -> PodSighting:
+    annotations = pod.metadata.annotations or {}
+    claim, unclear = _claim(annotations, pod.spec.node_name)
     return PodSighting(
         uid=pod.metadata.uid,
         lease_id=pod.metadata.labels[LEASE_LABEL],
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         phase=pod.status.phase or "Unknown",
-        device_uuid=(pod.metadata.annotations or {}).get(DEVICE_ANNOTATION) or _injected(pod),
+        device_uuid=device_in(annotations.get(DEVICE)) or _injected(pod),
+        claim=claim,
+        unclear=unclear,
     )
+
+
+def _claim(annotations: dict[str, str], node: str | None) -> tuple[Claim | None, str]:
+    try:
+        return parse_claim(annotations, node), ""
+    except InvalidRequest as error:
+        return None, str(error)
 
 
 def _injected(pod: Any) -> str | None:
     """The device of a pod whose annotation does not name it."""
     environment = [entry for container in pod.spec.containers for entry in container.env or ()]
-    return next((entry.value for entry in environment if entry.name == _DEVICE_ENV and entry.value), None)
+    named = (device_in(entry.value) for entry in environment if entry.name == _DEVICE_ENV)
+    return next((device for device in named if device is not None), None)

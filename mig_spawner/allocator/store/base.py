@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
+from mig_spawner.allocator.claim import Claim
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.wire.node import DesiredNode, NodeReport
@@ -68,6 +69,8 @@ class Pod:
         placement: of the lease with that id, open or closed; None when it never had one.
         device_uuid: what the pod was told to see; None if it does not say.
         since: when the allocator first saw it.
+        claim: what it says of its lease; None if that cannot be read.
+        trouble: why it has no open lease, in words; empty when it has one, or when nobody has looked yet.
     """
 
     uid: str
@@ -78,6 +81,8 @@ class Pod:
     device_uuid: str | None
     since: datetime
     placement: Placement | None = None
+    claim: Claim | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +185,19 @@ class Transaction(ABC):
         """
 
     @abstractmethod
+    def restore(self, lease: Active, *, who: str, why: str) -> None:
+        """Write a lease that this ledger never knew or has lost, with the memory slices of its placement and one audit row.
+
+        Raises:
+            SliceTaken: a slice of the placement is held; nothing was written.
+            HolderHasLease: its holder has an open lease already; nothing was written.
+        """
+
+    @abstractmethod
+    def note(self, lease: Holding, *, who: str, why: str) -> None:
+        """Leave an audit row of a lease that stays where it is."""
+
+    @abstractmethod
     def touch(self, lease: Active) -> None:
         """Write `seen_at` of an Active lease. A heartbeat is no change: it leaves no audit row."""
 
@@ -224,9 +242,14 @@ class Transaction(ABC):
     def put_cordoned(self, name: str, cordoned: bool) -> None: ...
 
     @abstractmethod
+    def drop_node(self, name: str) -> None:
+        """Forget a node and its GPUs. Nothing of ours may be left on it."""
+
+    @abstractmethod
     def next_generation(self) -> int:
-        """The next number of the one counter of grants and desired states. It never repeats, not even over a lost ledger:
-        a new one starts at the seconds since 2025, so that no agent can quote a number that is still to come."""
+        """The next number of the one counter of grants and desired states. It never repeats, not even over a ledger that was
+        lost or is an old copy: at each start it is at least the seconds since 2025, so that no agent can quote a number that
+        is still to come."""
 
     # Pods
 

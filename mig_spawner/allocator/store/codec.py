@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import RowMapping
 
+from mig_spawner.allocator.claim import Claim
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import (
     Active,
@@ -212,4 +214,40 @@ def _grant(row: RowMapping) -> Grant:
         generation=row["generation"],
         granted_at=row["granted_at"],
         expires_at=row["expires_at"],
+    )
+
+
+def claim_to_text(claim: Claim | None) -> str | None:
+    """What a pod says of its lease, as one value."""
+    if claim is None:
+        return None
+    holder, place = claim.holder, claim.placement
+    return json.dumps(
+        {
+            "holder": [holder.user_id, holder.server_name, holder.user_name],
+            "placement": [place.gpu_uuid, place.start, place.size],
+            "profile": None if claim.profile is None else str(claim.profile),
+            "device_uuid": claim.device_uuid,
+            "node": claim.node,
+            "cut": claim.cut,
+            "granted_at": None if claim.granted_at is None else claim.granted_at.isoformat(),
+            "expires_at": None if claim.expires_at is None else claim.expires_at.isoformat(),
+        }
+    )
+
+
+def claim_from_text(text: str | None) -> Claim | None:
+    """The claim that `claim_to_text` wrote."""
+    if text is None:
+        return None
+    row = json.loads(text)
+    return Claim(
+        holder=Holder(*row["holder"]),
+        placement=Placement(*row["placement"]),
+        profile=None if row["profile"] is None else ProfileName.parse(row["profile"]),
+        device_uuid=row["device_uuid"],
+        node=row["node"],
+        cut=row["cut"],
+        granted_at=None if row["granted_at"] is None else datetime.fromisoformat(row["granted_at"]),
+        expires_at=None if row["expires_at"] is None else datetime.fromisoformat(row["expires_at"]),
     )

@@ -18,7 +18,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
 from sqlalchemy.exc import OperationalError
 
-from mig_spawner.allocator.store import migration, tables
+from mig_spawner.allocator.store import migration, statement, tables
 from mig_spawner.allocator.store.base import Store, Transaction
 from mig_spawner.allocator.store.transaction import SQLTransaction
 from mig_spawner.errors import InvalidRequest, StoreUnavailable
@@ -68,6 +68,7 @@ class SQLStore(Store):
         try:
             with self._writer, self._engine.begin() as connection:
                 migration.upgrade(connection)
+                connection.execute(statement.RAISE_GENERATION)
                 row = connection.execute(select(tables.meta.c.installation_id, tables.meta.c.secret)).one()
         except OperationalError as error:
             raise StoreUnavailable(

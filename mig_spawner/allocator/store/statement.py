@@ -17,6 +17,12 @@ _by_number = t.lease.c.number
 
 BEGIN: Final = select(func.strftime("%Y-%m-%d %H:%M:%f", "now").label("now"), t.meta.c.revision)
 NEXT_REVISION: Final = update(t.meta).values(revision=t.meta.c.revision + 1)
+EPOCH: Final = "2025-01-01"
+RAISE_GENERATION: Final = update(t.meta).values(
+    generation=func.max(
+        t.meta.c.generation, cast(func.strftime("%s", "now"), Integer) - cast(func.strftime("%s", EPOCH), Integer)
+    )
+)
 NEXT_GENERATION: Final = update(t.meta).values(generation=t.meta.c.generation + 1).returning(t.meta.c.generation)
 
 # Leases
@@ -92,6 +98,8 @@ GPUS: Final = select(t.gpu)
 DROP_GPU: Final = delete(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("gpu_uuid"))
 _gpu = upsert(t.gpu)
 OWN_GPU: Final = _gpu.on_conflict_do_update(index_elements=["gpu_uuid"], set_={"node": _gpu.excluded.node})
+DROP_GPUS: Final = delete(t.gpu).where(t.gpu.c.node == bindparam("of_node"))
+DROP_NODE: Final = delete(t.node).where(t.node.c.name == bindparam("of_node"))
 GENERATIONS: Final = select(
     t.node.c.name, func.json_extract(t.node.c.desired, text("'$.generation'")).label("generation")
 )
@@ -106,7 +114,10 @@ PODS: Final = (
 _pod = upsert(t.pod)
 PUT_POD: Final = _pod.on_conflict_do_update(
     index_elements=["uid"],
-    set_={name: _pod.excluded[name] for name in ("lease_id", "namespace", "name", "phase", "device_uuid")},
+    set_={
+        name: _pod.excluded[name]
+        for name in ("lease_id", "namespace", "name", "phase", "device_uuid", "claim", "trouble")
+    },
 )
 DROP_POD: Final = delete(t.pod).where(t.pod.c.uid == bindparam("uid"))
 PODS_LISTED_AT: Final = select(t.meta.c.pods_listed_at)

@@ -152,6 +152,8 @@ pod = Table(
     Column("phase", String(32), nullable=False),
     Column("device_uuid", String(255)),
     Column("since", Moment, nullable=False),
+    Column("claim", Text),
+    Column("trouble", Text, nullable=False, server_default=""),
 )
 
 audit = Table(

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from mig_spawner.allocator.store import statement as s
 from mig_spawner.allocator.store import tables as t
 from mig_spawner.allocator.store.base import AuditRow, Holding, NodeRecord, Pod, Progress, Remnant, Transaction
-from mig_spawner.allocator.store.codec import from_row, grant_of, state_of, to_row
+from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
@@ -80,10 +80,7 @@ class SQLTransaction(Transaction):
         return {row.state: row[1] for row in self._connection.execute(s.COUNTS)}
 
     def add(self, lease: Queued, *, who: str, why: str) -> None:
-        try:
-            self._connection.execute(s.ADD_LEASE, to_row(lease))
-        except IntegrityError as error:
-            raise HolderHasLease(f"{lease.holder} has an open lease already.") from error
+        self._insert(lease)
         self._audit(lease.lease_id, who, None, state_of(lease), why)
 
     def move(self, before: Lease, after: Lease, *, who: str, why: str) -> None:
@@ -102,7 +99,22 @@ class SQLTransaction(Transaction):
         if self._connection.execute(s.MOVE_LEASE.values(to_row(after)), key).rowcount != 1:
             raise InvalidTransition(f"Lease {before.lease_id} is not {state_of(before)} any more.")
 
-    def _take(self, after: Granted) -> None:
+    def restore(self, lease: Active, *, who: str, why: str) -> None:
+        with self._connection.begin_nested():
+            self._insert(lease)
+            self._take(lease)
+        self._audit(lease.lease_id, who, None, state_of(lease), why)
+
+    def note(self, lease: Holding, *, who: str, why: str) -> None:
+        self._audit(lease.lease_id, who, state_of(lease), state_of(lease), why)
+
+    def _insert(self, lease: Lease) -> None:
+        try:
+            self._connection.execute(s.ADD_LEASE, to_row(lease))
+        except IntegrityError as error:
+            raise HolderHasLease(f"{lease.holder} has an open lease already.") from error
+
+    def _take(self, after: Granted | Active) -> None:
         place = after.grant.placement
         rows = [{"gpu_uuid": place.gpu_uuid, "memory_slice": i, "lease_id": after.lease_id} for i in place.slices]
         try:
@@ -213,6 +225,11 @@ class SQLTransaction(Transaction):
         self._changed = True
         self._connection.execute(s.SET_CORDONED, {"of_node": name, "new_cordoned": cordoned})
 
+    def drop_node(self, name: str) -> None:
+        self._changed = True
+        self._connection.execute(s.DROP_GPUS, {"of_node": name})
+        self._connection.execute(s.DROP_NODE, {"of_node": name})
+
     def next_generation(self) -> int:
         return int(self._connection.execute(s.NEXT_GENERATION).scalar_one())
 
@@ -229,6 +246,8 @@ class SQLTransaction(Transaction):
                 device_uuid=r.device_uuid,
                 since=r.since,
                 placement=None if r.gpu_uuid is None else Placement(r.gpu_uuid, r.start, r.size),
+                claim=claim_from_text(r.claim),
+                trouble=r.trouble,
             )
             for r in self._connection.execute(s.PODS)
         ]
@@ -243,6 +262,8 @@ class SQLTransaction(Transaction):
             "phase": pod.phase,
             "device_uuid": pod.device_uuid,
             "since": pod.since,
+            "claim": claim_to_text(pod.claim),
+            "trouble": pod.trouble,
         }
         self._connection.execute(s.PUT_POD, row)
 

@@ -1,0 +1,103 @@
+"""What each verb of the API does, what it takes and gives, and why it may say no. Who may call stands at the handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+
+from mig_spawner.allocator.document import NodeDocument, NodeList
+from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
+from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.problem import ProblemCode
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One verb of one path.
+
+    Attributes:
+        name: its `operationId`, for those who make clients of the document.
+        about: one sentence.
+        answer: the document of success; None for JSON that has no document of ours, or for no body where `status` says so.
+        body: the document it takes; None for no body.
+        problems: codes beyond those that every verb may answer with.
+        status: of success.
+    """
+
+    name: str
+    about: str
+    answer: type[BaseModel] | None
+    body: type[BaseModel] | None = None
+    problems: tuple[ProblemCode, ...] = ()
+    status: int = 200
+
+
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("openapi.json", "get"): Operation("getOpenAPI", "This document.", None),
+    ("availability", "get"): Operation("getAvailability", "What is free now.", Availability),
+    ("availability", "options"): Operation(
+        "preflightAvailability", "Tells a browser that pages of every origin may read availability.", None, status=204
+    ),
+    ("tickets", "post"): Operation(
+        "issueTicket",
+        "A short-lived ticket with which one person's browser may read availability.",
+        Ticket,
+        TicketRequest,
+    ),
+    ("leases", "get"): Operation("listLeases", "Open leases, oldest first. A person sees its own.", LeaseList),
+    ("leases", "post"): Operation(
+        "acquireLease",
+        "Acquire: the holder's lease, a new one or the one it already has. Both accelerator fields left out ask for a whole GPU.",
+        LeaseDocument,
+        LeaseRequest,
+        (ProblemCode.CONFLICT, ProblemCode.IMPOSSIBLE, ProblemCode.QUEUE_FULL),
+    ),
+    ("leases/release", "post"): Operation(
+        "releaseHolder",
+        "Give back whatever open lease a holder has. The list is empty when it has none.",
+        LeaseList,
+        LeaseRelease,
+    ),
+    ("leases/{id}", "get"): Operation("getLease", "One lease. Somebody else's is not found.", LeaseDocument),
+    ("leases/{id}/renew", "post"): Operation(
+        "renewLease",
+        "Confirm a ready lease, which makes it active; the heartbeat of an active one.",
+        LeaseDocument,
+        problems=(ProblemCode.CONFLICT,),
+    ),
+    ("leases/{id}/release", "post"): Operation(
+        "releaseLease", "Give a lease back. Doing it twice does no harm.", LeaseDocument, LeaseRelease
+    ),
+    ("nodes", "get"): Operation("listNodes", "Nodes by name.", NodeList),
+    ("nodes/{node}", "put"): Operation(
+        "reportNode",
+        "An agent's report of its node; the answer is what the node should look like.",
+        DesiredNode,
+        NodeReport,
+        (ProblemCode.CONFLICT,),
+    ),
+    ("nodes/{node}", "delete"): Operation(
+        "forgetNode",
+        "Forget a node that is gone for good: it is silent, and nothing of ours is on it.",
+        None,
+        problems=(ProblemCode.CONFLICT,),
+        status=204,
+    ),
+    ("nodes/{node}/desired", "get"): Operation("getDesired", "What the node should look like.", DesiredNode),
+    ("nodes/{node}/cordon", "post"): Operation(
+        "cordonNode", "Grant nothing more on a node. What runs there is left alone.", NodeDocument
+    ),
+    ("nodes/{node}/uncordon", "post"): Operation("uncordonNode", "Grant on a node again.", NodeDocument),
+}
+
+PATH_PARAMETERS: Final[Mapping[str, str]] = {
+    "id": "The lease's `lease_id`.",
+    "node": "The name of the node, as its agent reports it.",
+}
+
+FROM_A_LEASE: Final = ("getLease", "renewLease", "releaseLease")
+"""What can be done with the lease that an acquire answers with."""

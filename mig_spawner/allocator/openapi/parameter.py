@@ -1,0 +1,149 @@
+"""Query parameters: one description that handlers parse with and that the OpenAPI document shows, so that the two cannot differ."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from mig_spawner.allocator.refusal import refusal
+from mig_spawner.wire.base import PLAIN
+from mig_spawner.wire.lease import LeaseState
+from mig_spawner.wire.problem import ProblemCode
+
+V = TypeVar("V")
+
+MAX_WAIT_S: Final = 60.0
+MAX_PAGE: Final = 1000
+PAGE: Final = 500
+_MAX_GENERATION: Final = 10**18 - 1
+_MAX_NAME: Final = 255
+_PLAIN: Final = f"^{PLAIN}$"
+_POSITION: Final = rf"^({'|'.join(LeaseState)}):[0-9]{{1,9}}$"
+_LEASE_CURSOR: Final = r"^[0-9]{1,17}\.[0-9a-f]{1,32}$"
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter(Generic[V]):
+    """One value of a query.
+
+    Attributes:
+        about: what it is for, a sentence.
+        schema: the JSON schema of what `read` accepts.
+        read: the value of a text; a ValueError refuses it.
+        says: what is accepted, in words, for whoever sent something else.
+    """
+
+    name: str
+    about: str
+    schema: Mapping[str, Any]
+    read: Callable[[str], V]
+    says: str
+    required: bool = False
+
+    def parse(self, text: str) -> V:
+        """The value, or a refusal that begins with the name of the parameter."""
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise refusal(ProblemCode.INVALID, f"{self.name}: {self.says}.") from error
+
+    def described(self) -> dict[str, Any]:
+        """As OpenAPI writes it."""
+        return {
+            "name": self.name,
+            "in": "query",
+            "required": self.required,
+            "description": self.about,
+            "schema": dict(self.schema),
+        }
+
+
+def _seconds(text: str) -> float:
+    if re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", text, re.ASCII | re.IGNORECASE) is None:
+        raise ValueError(text)
+    seconds = float(text)
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError(text)
+    return min(seconds, MAX_WAIT_S)
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if re.fullmatch(r"\d{1,18}", text, re.ASCII) is None or not least <= int(text) <= most:
+            raise ValueError(text)
+        return int(text)
+
+    return read
+
+
+def _text(pattern: str, least: int = 0) -> Callable[[str], str]:
+    # JSON schema's `$` is the end of the text, Python's also before a last line break: hence fullmatch, without anchors.
+    compiled = re.compile(pattern.removeprefix("^").removesuffix("$"))
+
+    def read(text: str) -> str:
+        if not least <= len(text) <= _MAX_NAME or compiled.fullmatch(text) is None:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _lease_cursor(text: str) -> tuple[int, str]:
+    microseconds, _, lease_id = _text(_LEASE_CURSOR)(text).partition(".")
+    return int(microseconds), lease_id
+
+
+def _name(name: str, about: str, least: int, *, required: bool = False) -> Parameter[str]:
+    return Parameter(
+        name,
+        about,
+        {"type": "string", "minLength": least, "maxLength": _MAX_NAME, "pattern": _PLAIN},
+        _text(_PLAIN, least),
+        f"{least} to {_MAX_NAME} characters, none of them a control character",
+        required,
+    )
+
+
+WAIT: Final = Parameter(
+    "wait",
+    f"How long to hold the answer back until there is something new, seconds. More than {MAX_WAIT_S:g} is taken for that.",
+    {"type": "number", "minimum": 0, "default": 0},
+    _seconds,
+    "a number of seconds, 0 or more",
+)
+KNOWN_POSITION: Final = Parameter(
+    "known",
+    "State and position that the caller has seen, `queued:3`, or `ready:0` outside the queue: the answer waits until they differ.",
+    {"type": "string", "pattern": _POSITION},
+    _text(_POSITION),
+    "state and position of a lease, such as queued:3 or ready:0",
+)
+KNOWN_GENERATION: Final = Parameter(
+    "known",
+    "The generation that the agent has: the answer waits until it differs.",
+    {"type": "integer", "minimum": 0, "maximum": _MAX_GENERATION, "default": 0},
+    _whole(0, _MAX_GENERATION),
+    "the generation that the agent has, a whole number",
+)
+USER_ID: Final = _name("user_id", "Only the holder with this id.", 0)
+SERVER_NAME: Final = _name("server_name", "Only servers with this name; empty for the default server.", 0)
+HOLDER_USER_ID: Final = _name("user_id", "The id of the holder.", 1, required=True)
+HOLDER_SERVER_NAME: Final = _name("server_name", "The holder's server; empty for the default server.", 0)
+LIMIT: Final = Parameter(
+    "limit",
+    "How many to answer with at most.",
+    {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE},
+    _whole(1, MAX_PAGE),
+    f"a whole number from 1 to {MAX_PAGE}",
+)
+LEASE_CURSOR: Final = Parameter(
+    "cursor",
+    "Where to go on: `next` of the answer before.",
+    {"type": "string", "pattern": _LEASE_CURSOR},
+    _lease_cursor,
+    "what `next` of the answer before said",
+)
+NODE_CURSOR: Final = _name("cursor", "Where to go on: `next` of the answer before.", 1)
