@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.controlplane.corner import corner
 from tests.controlplane.fixture import control_plane
 from tests.controlplane.pin import PROGRAMS
 
-__all__ = ["control_plane"]
+__all__ = ["control_plane", "corner"]
 
 # Tells its version, lists three packages, and "builds" by writing what it was asked for. FAKE_GO names what goes wrong, a
 # build waits until the file FAKE_GO_GATE is there (if set), and what it was asked to do goes to FAKE_GO_LOG.
