@@ -22,9 +22,23 @@ from mig_spawner.errors import InvalidRequest
 @click.option("--port", type=int, help="Where the browser goes, on 127.0.0.1; 0 for any free port. [default: 8000]")
 @click.option("--menu", type=click.Path(path_type=Path), help="A menu of your own for the spawn form (YAML).")
 @click.option("--logs", type=click.Path(path_type=Path), help="Keep the logs of all parts in this folder.")
+@click.option(
+    "--kube",
+    type=click.Choice(["embedded", "real"]),
+    default="embedded",
+    show_default=True,
+    help="Which Kubernetes: one in memory, or a real API server and scheduler (`make controlplane` builds them).",
+)
 @click.option("--check", is_flag=True, help="Walk through a scripted tour instead, and exit with 0 or 1.")
 def demo(
-    gpus: tuple[str, ...], users: int, port: int | None, menu: Path | None, logs: Path | None, *, check: bool
+    gpus: tuple[str, ...],
+    users: int,
+    port: int | None,
+    menu: Path | None,
+    logs: Path | None,
+    kube: str,
+    *,
+    check: bool,
 ) -> None:
     """Try everything on this machine: real JupyterHub, real notebooks, simulated GPUs. No root, no cluster."""
     try:
@@ -39,7 +53,7 @@ def demo(
         ) from error
     make = Options.for_check if check else Options.of
     try:
-        options = make(gpus=gpus, users=users, port=port, menu=menu, logs=logs)
+        options = make(gpus=gpus, users=users, port=port, menu=menu, logs=logs, kube=kube)
     except InvalidRequest as error:
         raise click.UsageError(str(error)) from error
     sys.exit(run(options, check=check))

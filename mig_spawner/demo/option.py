@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,15 @@ CHECK_GPUS: Final = ("a100-80gb:1",)
 CHECK_PEOPLE: Final = 4
 
 
+class KubeKind(StrEnum):
+    """Which Kubernetes the demo runs on."""
+
+    EMBEDDED = "embedded"
+    """An API server in memory; it needs nothing."""
+    REAL = "real"
+    """Real API server, scheduler and controllers, whose programs must be there already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What was asked for.
@@ -36,6 +46,7 @@ class Options:
         menu: what the spawn form offers, as `MIGSpawner.menu` takes it.
         port: where the browser goes, on 127.0.0.1; 0 for any free one.
         logs: where the parts' logs stay when the demo has ended; None to keep none.
+        kube: which Kubernetes.
         password: the same for everybody; made afresh for each run, so that nobody else on this machine can log in.
     """
 
@@ -44,6 +55,7 @@ class Options:
     menu: Any
     port: int
     logs: Path | None = None
+    kube: KubeKind = KubeKind.EMBEDDED
     password: str = field(default_factory=lambda: secrets.token_hex(4), repr=False)
 
     @classmethod
@@ -55,6 +67,7 @@ class Options:
         port: int | None = None,
         menu: Path | None = None,
         logs: Path | None = None,
+        kube: str = KubeKind.EMBEDDED,
     ) -> Options:
         """Read the command line of the demo, and fill in what it left out.
 
@@ -77,6 +90,7 @@ class Options:
             menu=menu_for(nodes) if menu is None else read_menu(menu),
             port=DEFAULT_PORT if port is None else port,
             logs=logs,
+            kube=KubeKind(kube),
         )
 
     @classmethod
@@ -88,6 +102,7 @@ class Options:
         port: int | None = None,
         menu: Path | None = None,
         logs: Path | None = None,
+        kube: str = KubeKind.EMBEDDED,
     ) -> Options:
         """Read the command line of the tour, which brings its own small fleet and menu and takes any free port.
 
@@ -98,7 +113,7 @@ class Options:
             raise InvalidRequest(
                 "--check brings its own GPUs and menu, so that it knows what must happen. Leave --gpu and --menu out."
             )
-        return cls.of(gpus=CHECK_GPUS, users=max(users, CHECK_PEOPLE), port=port or 0, logs=logs)
+        return cls.of(gpus=CHECK_GPUS, users=max(users, CHECK_PEOPLE), port=port or 0, logs=logs, kube=kube)
 
 
 def people(count: int) -> tuple[str, ...]:

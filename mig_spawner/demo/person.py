@@ -14,9 +14,9 @@ from typing import Any, Final, Self
 import httpx
 
 from mig_spawner.demo.kernel import Kernel
-from mig_spawner.demo.process import until
 from mig_spawner.demo.terminal import type_into
 from mig_spawner.errors import DemoFailed
+from mig_spawner.testing.process import until
 
 NAVIGATE: Final = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
 FETCH: Final = {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin", "Accept": "application/json"}

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from mig_spawner.demo.option import ADMIN, Options
+from mig_spawner.demo.option import ADMIN, KubeKind, Options
 
 
 class Report:
@@ -53,9 +53,8 @@ class Report:
         facts.add_row("Log in as", f"{', '.join(options.people)} (people), {ADMIN} (admin)")
         facts.add_row("Password", Text(options.password, style="bold"))
         gpus = ", ".join(f"{n.count} x {n.model} on {n.name}" for n in options.nodes) or "none"
-        facts.add_row(
-            "GPUs", f"{gpus}. SIMULATED, as is the Kubernetes below; hub, allocator, agents and notebooks are real."
-        )
+        below = "as is the Kubernetes below" if options.kube is KubeKind.EMBEDDED else "as is the kubelet"
+        facts.add_row("GPUs", f"{gpus}. SIMULATED, {below}; hub, allocator, agents and notebooks are real.")
         facts.add_row("Logs", logs)
         self.console.print(Panel(facts, title="mig-spawner demo", expand=False))
         self.say(

@@ -7,11 +7,11 @@ import signal
 import time
 
 from mig_spawner.demo.option import Options
-from mig_spawner.demo.process import cancelled
 from mig_spawner.demo.report import Report
 from mig_spawner.demo.stack import Stack
 from mig_spawner.demo.tour import Tour
 from mig_spawner.errors import DemoFailed, MigSpawnerError
+from mig_spawner.testing.process import cancelled
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

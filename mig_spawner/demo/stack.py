@@ -1,6 +1,6 @@
 """The parts of the demo, started in order, watched, and ended in reverse order.
 
-    guard · Kubernetes and kubelet (in this process) · proxy · allocator · agents · hub
+    guard · Kubernetes (in this process, or a real one) and kubelet · proxy · allocator · agents · hub
 
 Each start waits for a condition, never for a time. Whatever ends the demo, the guard removes what is left.
 """
@@ -8,6 +8,7 @@ Each start waits for a condition, never for a time. Whatever ends the demo, the 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,12 +20,13 @@ import httpx
 from mig_spawner.demo import proxy as chp
 from mig_spawner.demo.cluster import Cluster
 from mig_spawner.demo.guard import on_guard
-from mig_spawner.demo.option import Options
-from mig_spawner.demo.process import Part, cancelled
+from mig_spawner.demo.option import KubeKind, Options
 from mig_spawner.demo.report import Report
 from mig_spawner.demo.wiring import SERVICE, Wiring
 from mig_spawner.demo.workspace import Ports, Secrets, Workspace
 from mig_spawner.errors import AllocatorError
+from mig_spawner.testing.controlplane import find_programs
+from mig_spawner.testing.process import Part, cancelled
 from mig_spawner.wire.client import AllocatorClient
 
 START_S: Final = 120.0
@@ -36,7 +38,7 @@ class Stack:
 
     Attributes:
         workspace: its folders; gone after the end.
-        cluster: the embedded Kubernetes.
+        cluster: Kubernetes and the kubelet.
         proxy, allocator, agents, hub: the child processes.
 
     Raises:
@@ -123,6 +125,8 @@ class Stack:
         await self.hub.ready(lambda: self._answers(f"{self.url}{SERVICE}/healthz"), timeout_s=START_S)
 
     async def _start(self) -> None:
+        real = self.options.kube is KubeKind.REAL
+        programs = find_programs(os.environ) if real else None
         self.workspace = Workspace.create(self.options.logs)
         await self._exit.enter_async_context(on_guard(self.workspace.root))
         self._http = await self._exit.enter_async_context(httpx.AsyncClient(trust_env=False, timeout=5))
@@ -131,8 +135,10 @@ class Stack:
         self.allocator = self._wiring.allocator(self.workspace)
         self.agents = tuple(self._wiring.agent(self.workspace, n) for n in self.options.nodes)
         self.hub = self._wiring.hub(self.workspace)
-        with self._report.step("Kubernetes (embedded) and the kubelet"):
-            self.cluster = await self._exit.enter_async_context(Cluster(self.workspace, self.options.nodes))
+        with self._report.step(f"Kubernetes ({self.options.kube}) and the kubelet") as step:
+            cluster = Cluster(self.workspace, self.options.nodes, programs=programs)
+            self.cluster = await self._exit.enter_async_context(cluster)
+            step.note = self.cluster.version
         for part in self.parts:
             self._exit.push_async_callback(part.stop)
         with self._report.step("The proxy"):

@@ -12,7 +12,6 @@ from typing import Final
 
 from mig_spawner.demo.kernel import Kernel
 from mig_spawner.demo.person import Person
-from mig_spawner.demo.process import until
 from mig_spawner.demo.report import Report
 from mig_spawner.demo.sight import Facts, Seen, expect, free_counts, look
 from mig_spawner.demo.stack import Stack
@@ -20,6 +19,7 @@ from mig_spawner.demo.wiring import SERVICE
 from mig_spawner.errors import DemoFailed
 from mig_spawner.testing.gpu.smi import BANNER
 from mig_spawner.testing.gpu.state import read_state
+from mig_spawner.testing.process import until
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
 

@@ -14,9 +14,9 @@ from typing import Final
 from mig_spawner.demo.cluster import NAMESPACE
 from mig_spawner.demo.fleet import Node
 from mig_spawner.demo.option import ADMIN, Options
-from mig_spawner.demo.process import Part
 from mig_spawner.demo.proxy import Node as NodeJS
 from mig_spawner.demo.workspace import HOST, Ports, Secrets, Workspace
+from mig_spawner.testing.process import Part
 
 SERVICE: Final = "/services/mig"
 _MIG_SPAWNER: Final = (sys.executable, "-m", "mig_spawner.cli")

@@ -79,6 +79,24 @@ def invalid(message: str) -> SpawnRefused:
     return SpawnRefused(message, reason=Reason.INVALID)
 
 
+def pod_refusal(status: int | None, body: str) -> SpawnRefused | None:
+    """What to say of a pod that the API server did not take, if it is a case that people meet."""
+    if status != 403:
+        return None
+    if "exceeded quota" in body:
+        return SpawnRefused(
+            "The quota of this cluster is used up, so the server cannot start. Stop another server, or ask an admin for more.",
+            reason=Reason.QUOTA,
+        )
+    if "RuntimeClass" in body and "not found" in body:
+        return SpawnRefused(
+            "This cluster lacks the RuntimeClass that servers with a GPU need. Please tell an admin of this hub, who can create it "
+            "or set MIGSpawner.nvidia_runtime_class.",
+            reason=Reason.CAPACITY,
+        )
+    return None
+
+
 @contextmanager
 def refusing() -> Iterator[None]:
     """What cannot be served refuses the start, with the sentence it has."""

@@ -29,7 +29,7 @@ from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.errors import AllocatorError, InvalidRequest
 from mig_spawner.spawner.background import in_background, shared_client
 from mig_spawner.spawner.container import VISIBLE
-from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, refusing
+from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, pod_refusal, refusing
 from mig_spawner.spawner.form import FormView, Live, form_view, render_form
 from mig_spawner.spawner.injection.conflict import nvidia_resources, refuse_resources
 from mig_spawner.spawner.injection.injector import Injector
@@ -252,11 +252,8 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
         except ApiException as error:
             if 400 <= (error.status or 0) < 500:
                 self._creation = before
-            if error.status == 403 and "exceeded quota" in str(error.body):
-                raise SpawnRefused(
-                    "The quota of this cluster is used up, so the server cannot start. Stop another server, or ask an admin for more.",
-                    reason=Reason.QUOTA,
-                ) from error
+            if (refusal := pod_refusal(error.status, str(error.body))) is not None:
+                raise refusal from error
             raise
         if created:
             self._creation = Creation.DONE

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from playwright.async_api import Browser, Page
 
 from mig_spawner.demo.person import Person
-from mig_spawner.demo.process import until
+from mig_spawner.testing.process import until
 
 
 @dataclass

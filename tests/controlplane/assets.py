@@ -21,25 +21,10 @@ from typing import Final
 if not __package__:  # run as a script: the root of the checkout is not on the path then
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.controlplane.build import (
-    ModulesUnavailable,
-    Run,
-    Say,
-    build,
-    complete,
-    finish,
-    locked,
-    missing,
-    scratch,
-    tail,
-)
-from tests.controlplane.pin import HERE, KUBERNETES, PROGRAMS, AssetsUnavailable, Go, digest, find_go
+from mig_spawner.testing.controlplane.program import ProgramsMissing, cache_folder, complete, named_folder
+from tests.controlplane.build import ModulesUnavailable, Run, Say, build, finish, locked, scratch, tail
+from tests.controlplane.pin import HERE, KUBERNETES, Go, digest, find_go
 
-HOW: Final = (
-    "needs a Kubernetes control plane: `make controlplane` builds one (once, some 6 minutes, with Go), "
-    f"or KUBEBUILDER_ASSETS names a folder with {', '.join(PROGRAMS)}"
-)
-"""The reason of a skip, with the way out."""
 DEBIAN_SH: Final = HERE / "debian.sh"
 
 
@@ -52,19 +37,14 @@ def locate(environ: Mapping[str, str]) -> Path | None:
     """The folder with the programs, if it is there already.
 
     Raises:
-        AssetsUnavailable: when `KUBEBUILDER_ASSETS` names a folder that lacks some.
+        ProgramsMissing: when `KUBEBUILDER_ASSETS` names a folder that lacks some.
     """
-    if named := environ.get("KUBEBUILDER_ASSETS"):
-        folder = Path(named).expanduser().absolute()
-        if lacking := missing(folder):
-            raise AssetsUnavailable(
-                f"KUBEBUILDER_ASSETS={named} has no {', '.join(lacking)}: add what is missing, or unset it to have them built."
-            )
-        return folder
+    if (named := named_folder(environ)) is not None:
+        return named
     try:
         wanted = [_built(environ, find_go(environ))]
-    except AssetsUnavailable:  # then what any Go has built from the same pins is as good
-        wanted = sorted(_cache(environ).glob(f"{_name()}-go*"), reverse=True)
+    except ProgramsMissing:  # then what any Go has built from the same pins is as good
+        wanted = sorted(cache_folder(environ).glob(f"{_name()}-go*"), reverse=True)
     return next(filter(complete, [*wanted, _from_debian(environ)]), None)
 
 
@@ -72,7 +52,7 @@ def provide(environ: Mapping[str, str], say: Say | None = None) -> Path:
     """The folder with the programs, built if need be; `say` gets lines of progress (default: to standard error).
 
     Raises:
-        AssetsUnavailable: when they can neither be found nor built; the message says what to do.
+        ProgramsMissing: when they can neither be found nor built; the message says what to do.
     """
     tell = say if say is not None else _print
     if (found := locate(environ)) is not None:
@@ -90,7 +70,7 @@ def main() -> int:
     """Print the folder; progress and errors go to standard error."""
     try:
         print(provide(os.environ))
-    except AssetsUnavailable as error:
+    except ProgramsMissing as error:
         _print(str(error))
         return 1
     except KeyboardInterrupt:  # whatever was being built is gone by now
@@ -102,7 +82,7 @@ def main() -> int:
 def _build_from_debian(environ: Mapping[str, str], say: Say, reason: ModulesUnavailable) -> Path:
     """The last resort. Without `resource.k8s.io`, so what tests dynamic resource allocation fails on it, and says so."""
     if shutil.which("apt-get", path=environ.get("PATH")) is None:
-        raise AssetsUnavailable(
+        raise ProgramsMissing(
             f"{reason}\nLet Go reach a module proxy (see `go help goproxy`), or name a folder in KUBEBUILDER_ASSETS."
         ) from reason
     target = _from_debian(environ)
@@ -116,16 +96,9 @@ def _build_from_debian(environ: Mapping[str, str], say: Say, reason: ModulesUnav
                     lambda lines: f"Kubernetes 1.20 from Debian: {lines} lines told",
                 )
                 if not went_well:
-                    raise AssetsUnavailable(f"{reason}\nNor did {DEBIAN_SH.name} succeed. It said:\n{tail(told)}")
+                    raise ProgramsMissing(f"{reason}\nNor did {DEBIAN_SH.name} succeed. It said:\n{tail(told)}")
                 finish(folder, target)
     return target
-
-
-def _cache(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME") or ""
-    # As the XDG specification says, a relative path there is as good as none.
-    root = Path(base) if Path(base).is_absolute() else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return root / "mig-spawner" / "controlplane"
 
 
 def _name() -> str:
@@ -133,11 +106,11 @@ def _name() -> str:
 
 
 def _built(environ: Mapping[str, str], go: Go) -> Path:
-    return _cache(environ) / f"{_name()}-{go.version}"
+    return cache_folder(environ) / f"{_name()}-{go.version}"
 
 
 def _from_debian(environ: Mapping[str, str]) -> Path:
-    return _cache(environ) / f"debian-{hashlib.sha256(DEBIAN_SH.read_bytes()).hexdigest()[:12]}"
+    return cache_folder(environ) / f"debian-{hashlib.sha256(DEBIAN_SH.read_bytes()).hexdigest()[:12]}"
 
 
 def _print(line: str) -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.controlplane.pin import BUILD_FLAGS, MODULES, PROGRAMS, AssetsUnavailable, Go, Module
-from tests.controlplane.tether import tethered
+from mig_spawner.testing.controlplane.program import ProgramsMissing, complete, missing
+from mig_spawner.testing.controlplane.tether import tethered
+from tests.controlplane.pin import BUILD_FLAGS, MODULES, Go, Module
 
 Say = Callable[[str], None]
 
@@ -24,18 +25,8 @@ EVERY_S: Final = 10.0
 TAIL_LINES: Final = 20
 
 
-class ModulesUnavailable(AssetsUnavailable):
+class ModulesUnavailable(ProgramsMissing):
     """The Go modules cannot be downloaded: the proxy is not reachable or refuses them."""
-
-
-def complete(folder: Path) -> bool:
-    """Whether all four programs are there."""
-    return not missing(folder)
-
-
-def missing(folder: Path) -> list[str]:
-    """The programs that a folder lacks."""
-    return [name for name in PROGRAMS if not os.access(folder / name, os.X_OK) or not (folder / name).is_file()]
 
 
 @contextlib.contextmanager
@@ -75,7 +66,7 @@ def build(target: Path, go: Go, environ: Mapping[str, str], say: Say, *, every_s
 
     Raises:
         ModulesUnavailable: when Go cannot download what is needed.
-        AssetsUnavailable: when it does not compile.
+        ProgramsMissing: when it does not compile.
     """
     with locked(target, say, every_s=every_s):
         if complete(target):
@@ -93,10 +84,10 @@ def finish(folder: Path, target: Path) -> None:
     """Put the programs into their place, all in one step.
 
     Raises:
-        AssetsUnavailable: when some are missing.
+        ProgramsMissing: when some are missing.
     """
     if lacking := missing(folder / "bin"):
-        raise AssetsUnavailable(f"The build ended without {', '.join(lacking)}: see the lines above.")
+        raise ProgramsMissing(f"The build ended without {', '.join(lacking)}: see the lines above.")
     shutil.rmtree(target, ignore_errors=True)
     (folder / "bin").rename(target)
 
@@ -158,7 +149,7 @@ def _build_module(module: Module, folder: Path, run: Run, go: Go) -> None:
         lambda lines: f"{name}: {min(lines, total)} of {total} packages compiled",
     )
     if not went_well:
-        raise AssetsUnavailable(f"Go could not build {name}. It said:\n{tail(told)}")
+        raise ProgramsMissing(f"Go could not build {name}. It said:\n{tail(told)}")
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mig_spawner.testing.controlplane.program import PROGRAMS
 from tests.controlplane.corner import corner
 from tests.controlplane.fixture import control_plane
-from tests.controlplane.pin import PROGRAMS
 
 __all__ = ["control_plane", "corner"]
 

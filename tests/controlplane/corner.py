@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client, config
 
-from mig_spawner.demo.process import until
-from tests.controlplane.run import HUB, ControlPlane
+from mig_spawner.testing.controlplane.run import HUB, ControlPlane
+from mig_spawner.testing.process import until
 
 DEADLINE_S = 30.0
 

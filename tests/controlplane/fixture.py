@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.controlplane.assets import HOW, in_ci, locate, provide
-from tests.controlplane.run import ControlPlane
+from mig_spawner.testing.controlplane.program import HOW
+from mig_spawner.testing.controlplane.run import ControlPlane
+from tests.controlplane.assets import in_ci, locate, provide
 
 
 def assets_or_skip() -> Path:

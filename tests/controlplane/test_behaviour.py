@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client, config
 
+from mig_spawner.testing.controlplane.run import HUB, ControlPlane
 from tests.controlplane.corner import Corner, eventually, status_of
-from tests.controlplane.run import HUB, ControlPlane
 
 pytestmark = pytest.mark.controlplane
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mig_spawner.demo.process import until
+from mig_spawner.testing.controlplane.program import PROGRAMS, ProgramsMissing
+from mig_spawner.testing.process import until
 from tests.controlplane import assets, build
 from tests.controlplane.conftest import Machine
-from tests.controlplane.pin import MODULES, PROGRAMS, AssetsUnavailable, find_go
+from tests.controlplane.pin import MODULES, find_go
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,7 +56,7 @@ def test_progress_says_which_part_how_far_and_for_how_long(machine: Machine, tmp
     [("no-compile", r"(?s)could not build etcd v3.*syntax error"), ("no-scheduler", "without kube-scheduler")],
 )
 def test_a_build_that_fails_says_why_and_leaves_nothing(machine: Machine, wrong: str, message: str) -> None:
-    with pytest.raises(AssetsUnavailable, match=message):
+    with pytest.raises(ProgramsMissing, match=message):
         assets.provide({**machine.environ, "FAKE_GO": wrong}, list[str]().append)
     assert machine.left() == []
     assert assets.provide(machine.environ, list[str]().append).is_dir()

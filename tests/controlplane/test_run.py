@@ -18,13 +18,13 @@ import aiohttp
 import pytest
 from kubernetes_asyncio import client, config, watch
 
-from mig_spawner.demo.process import until
 from mig_spawner.errors import DemoFailed
+from mig_spawner.testing.controlplane.certificate import Keys
+from mig_spawner.testing.controlplane.command import CONTROLLERS, HOST, Layout, Ports
+from mig_spawner.testing.controlplane.program import PROGRAMS
+from mig_spawner.testing.controlplane.run import ControlPlane, Panicked
 from mig_spawner.testing.kube import KubeUser
-from tests.controlplane.certificate import Keys
-from tests.controlplane.command import CONTROLLERS, HOST, Layout, Ports
-from tests.controlplane.pin import PROGRAMS
-from tests.controlplane.run import ControlPlane, Panicked
+from mig_spawner.testing.process import until
 
 pytestmark = pytest.mark.controlplane
 
@@ -156,7 +156,7 @@ async def test_a_program_that_does_not_come_up_says_why(tmp_path: Path, etcd: st
 
 async def test_a_parent_that_is_killed_takes_its_children_along(tmp_path: Path) -> None:
     script = (
-        "import subprocess, sys, time; from tests.controlplane.tether import tethered; "
+        "import subprocess, sys, time; from mig_spawner.testing.controlplane.tether import tethered; "
         "child = subprocess.Popen(tethered(['/bin/sleep', '60'])); print(child.pid, flush=True); child.wait()"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE) as parent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import time
 
 import pytest
 
+from tests.controlplane.fixture import assets_or_skip
 from tests.demo.command import Command
 
 pytestmark = pytest.mark.hub
@@ -26,6 +28,44 @@ def test_the_scripted_tour_passes_in_time_and_leaves_nothing(command: Command) -
     assert output.count("✓") >= 10, output
     assert time.monotonic() - began < limit_s, output
     assert command.left_processes() == []
+    assert command.left_files() == []
+
+
+@pytest.mark.slow
+@pytest.mark.controlplane
+@pytest.mark.timeout(300)
+def test_the_tour_passes_on_a_real_kubernetes_and_leaves_nothing(command: Command) -> None:
+    assets_or_skip()
+    status, output = command.run("demo", "--check", "--kube", "real", timeout_s=280)
+    assert status == 0, output
+    assert re.search(r"✓ Kubernetes \(real\) and the kubelet  1\.\d\d", output), output
+    assert output.count("✓") >= 10, output
+    assert command.left_processes() == []
+    assert command.left_files() == []
+
+
+@pytest.mark.slow
+@pytest.mark.controlplane
+def test_a_real_kubernetes_ends_with_a_demo_that_is_killed(command: Command) -> None:
+    assets_or_skip()
+    process = command.start("demo", "--port", "0", "--gpu", "a100-80gb:1", "--kube", "real")
+    read_until(process, "✓ Kubernetes (real)")
+    assert any("kube-scheduler" in line for line in command.left_processes())
+    process.kill()
+    process.communicate(timeout=30)
+    command.wait_until_clean()
+
+
+def test_without_the_programs_of_a_real_kubernetes_one_sentence_says_how_to_get_them(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(command.tmp.parent / "no-cache"))
+    status, output = command.run("demo", "--kube", "real", "--port", "0")
+    assert status == 1
+    said = " ".join(output.split())
+    assert said.startswith("A real Kubernetes needs a Kubernetes control plane: `make controlplane` builds one"), said
+    assert "KUBEBUILDER_ASSETS" in said
     assert command.left_files() == []
 
 

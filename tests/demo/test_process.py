@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mig_spawner.demo.process import Part, describe_exit, until
 from mig_spawner.errors import DemoFailed
+from mig_spawner.testing.process import Part, describe_exit, until
 from tests.demo.command import runs
 
 MakePart = Callable[[str], Part]

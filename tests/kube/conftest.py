@@ -22,9 +22,9 @@ import yarl
 from kubernetes_asyncio import client, config
 from kubernetes_asyncio.client.rest import RESTResponse
 
+from mig_spawner.testing.controlplane.run import HUB, ControlPlane
 from mig_spawner.testing.kube import EmbeddedKube, Kubelet, KubeUser, NodeSpec
 from tests.controlplane.fixture import control_plane
-from tests.controlplane.run import HUB, ControlPlane
 from tests.kube.difference import DIFFERENCES
 from tests.kube.strict import WRITES, ask_for_strict_validation
 

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from kubernetes_asyncio import client, config
 
-from mig_spawner.demo.process import until
+from mig_spawner.testing.controlplane.run import HUB, ControlPlane
 from mig_spawner.testing.kube import Kubelet, NodeSpec
+from mig_spawner.testing.process import until
 from tests.controlplane.fixture import control_plane
-from tests.controlplane.run import HUB, ControlPlane
 
 __all__ = ["control_plane"]
 

@@ -1,4 +1,4 @@
-"""One part of the demo as a child process: started with a log file, watched, ended by its process group."""
+"""One part of the demo, or of a control plane, as a child process: started with a log file, watched, ended by its process group."""
 
 from __future__ import annotations
 

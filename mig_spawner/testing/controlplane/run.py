@@ -1,6 +1,6 @@
-"""A real Kubernetes control plane for tests: etcd, API server, controllers and scheduler as processes of this machine.
+"""A real Kubernetes control plane: etcd, API server, controllers and scheduler as processes of this machine.
 
-    async with ControlPlane(provide(os.environ)) as plane:
+    async with ControlPlane(find_programs(os.environ)) as plane:
         kubeconfig = plane.kubeconfig(folder / "hub.yaml", "system:serviceaccount:hub:hub")
 
 No kubelet: nodes are what somebody registers. It listens on the loopback address only, and dies with the process that started it.
@@ -17,19 +17,19 @@ import shutil
 import ssl
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
 import httpx
 import yaml
 
-from mig_spawner.demo.process import Part
 from mig_spawner.errors import DemoFailed
+from mig_spawner.testing.controlplane.certificate import make_keys
+from mig_spawner.testing.controlplane.command import HOST, Layout, Ports, kubernetes_version
+from mig_spawner.testing.controlplane.tether import tethered
 from mig_spawner.testing.kube import KubeUser
-from tests.controlplane.certificate import make_keys
-from tests.controlplane.command import HOST, Layout, Ports, kubernetes_version
-from tests.controlplane.tether import tethered
+from mig_spawner.testing.process import Part
 
 ADMIN: Final = KubeUser("admin", ("system:masters",))
 HUB: Final = KubeUser(
@@ -45,8 +45,8 @@ TRIES: Final = 3
 _PANIC: Final = re.compile(r"\bpanic(ked)?\b(?!Total)", re.IGNORECASE)
 
 
-class Panicked(AssertionError):
-    """A program of the control plane panicked while tests ran: what they saw is worth nothing."""
+class Panicked(DemoFailed):
+    """A program of the control plane panicked: what was seen meanwhile is worth nothing."""
 
 
 class ControlPlane:
@@ -56,13 +56,22 @@ class ControlPlane:
         assets: the folder with the four programs.
         users: who may log in besides `ADMIN` and `HUB`; each gets a token of its own.
         folder: where keys, data and logs go; by default a temporary folder that is removed at the end.
+        environ: added to the environment of all programs, which have next to nothing of ours otherwise.
 
     Raises:
         DemoFailed: on entering, when a program does not come up, with the last lines of its log.
         Panicked: on leaving, when a program panicked.
     """
 
-    def __init__(self, assets: Path, *, users: Iterable[KubeUser] = (), folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        assets: Path,
+        *,
+        users: Iterable[KubeUser] = (),
+        folder: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._environ = dict(environ or {})
         self.assets = assets.absolute()
         self._folder = folder
         self._users = {user.name: user for user in (ADMIN, HUB, *users)}
@@ -182,9 +191,7 @@ class ControlPlane:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         self._parts = []
-        folder = Path(self._folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="controlplane-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(folder / "etcd", ignore_errors=True)  # of a first try
+        folder = self._make_folder(stack)
         version = await asyncio.to_thread(kubernetes_version, self.assets)
         layout = Layout(self.assets, folder, make_keys(folder, HOST), Ports.free(), version)
         self._layout = layout
@@ -204,11 +211,17 @@ class ControlPlane:
         healthz = f"https://{HOST}:{layout.ports.scheduler}/healthz"
         await scheduler.ready(self._answers(healthz), timeout_s=READY_S)
 
+    def _make_folder(self, stack: contextlib.AsyncExitStack) -> Path:
+        folder = Path(self._folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="controlplane-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder / "etcd", ignore_errors=True)  # of a first try
+        return folder
+
     async def _begin(self, stack: contextlib.AsyncExitStack, name: str, argv: list[str]) -> Part:
         """Start a program that ends when the stack is unwound."""
         folder = self._running.folder
         # None of this machine's settings, proxies least of all.
-        env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder)}
+        env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), **self._environ}
         log = folder / f"{name}.log"
         log.unlink(missing_ok=True)
         part = Part(name, tethered(argv), env, log, folder)
