@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
-from kubernetes_asyncio import client
 from kubernetes_asyncio.utils import FailToCreateError, create_from_dict
 
 from tests.cluster import manifest
+from tests.cluster.right import account, told
 from tests.controlplane.corner import Corner
 
 pytestmark = pytest.mark.controlplane
@@ -51,50 +50,33 @@ async def test_a_misspelt_field_would_be_seen(corner: Corner) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), WORKLOADS, ids=[kind for kind, _ in WORKLOADS])
 async def test_the_pods_of_each_workload_are_accepted_with_their_account(corner: Corner, kind: str, name: str) -> None:
-    workload, account = manifest.find(kind, name), manifest.find("ServiceAccount", name)
-    await create(corner, account)
+    workload, of_it = manifest.find(kind, name), manifest.find("ServiceAccount", name)
+    await create(corner, of_it)
     template = copy.deepcopy(workload["spec"]["template"])
     pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "one"}}
     made = await create(corner, pod, dry_run="All")
     assert made.spec.service_account_name == name
     selector = workload["spec"]["selector"]["matchLabels"]
     assert selector.items() <= made.metadata.labels.items()
-    assert _tokens(made) == (1 if account.get("automountServiceAccountToken", True) else 0)
+    assert _tokens(made) == (1 if of_it.get("automountServiceAccountToken", True) else 0)
 
 
 async def test_the_agent_has_no_way_to_ask_kubernetes_anything(corner: Corner) -> None:
     """No role is bound to its account, and its pods get no token of it."""
-    account = manifest.find("ServiceAccount", "mig-agent")
-    assert account["automountServiceAccountToken"] is False
+    agent = manifest.find("ServiceAccount", "mig-agent")
+    assert agent["automountServiceAccountToken"] is False
     assert manifest.find("DaemonSet", "mig-agent")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     subjects = [s["name"] for file in manifest.FILES for m in manifest.read(file) for s in m.get("subjects", [])]
     assert "mig-agent" not in subjects
-    await create(corner, account)
+    await create(corner, agent)
     # What every account may do, ours may do and no more.
     other = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "other"}}
     await create(corner, other)
-    ours, theirs = [await _may(corner, who) for who in ("mig-agent", "other")]
-    assert ours == theirs
+    async with account(corner, "mig-agent") as ours, account(corner, "other") as theirs:
+        assert await told(ours, corner.namespace) == await told(theirs, corner.namespace)
 
 
 def _tokens(pod: Any) -> int:
     """How many tokens of its service account a pod gets."""
     projected = [volume.projected for volume in pod.spec.volumes or [] if volume.projected is not None]
     return sum(source.service_account_token is not None for one in projected for source in one.sources)
-
-
-async def _may(corner: Corner, account: str) -> list[str]:
-    """All rules for an account in its namespace, as the API server tells the account itself."""
-    token = await corner.core.create_namespaced_service_account_token(
-        account, corner.namespace, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    )
-    configuration = copy.copy(corner.admin.configuration)
-    configuration.api_key = {"BearerToken": token.status.token}
-    configuration.api_key_prefix = {"BearerToken": "Bearer"}
-    configuration.refresh_api_key_hook = None
-    async with client.ApiClient(configuration) as own:
-        review: Any = await client.AuthorizationV1Api(own).create_self_subject_rules_review(
-            {"spec": {"namespace": corner.namespace}}  # type: ignore[arg-type]
-        )
-    assert not review.status.incomplete, review.status.evaluation_error
-    return sorted(json.dumps(rule.to_dict(), sort_keys=True) for rule in review.status.resource_rules)

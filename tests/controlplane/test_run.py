@@ -92,6 +92,8 @@ async def test_a_whole_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, con
         await _cut_a_watch(plane, tmp_path)
         with plane.logs["etcd"].open("a") as log:
             log.write("goroutine 7: panic: at the disco\n")
+            log.write("post-timeout activity - panicked: false, err: <nil>, panic-reason: <nil>\n")
+        assert plane.panics() == ["etcd: goroutine 7: panic: at the disco"]
     finally:
         with pytest.raises(Panicked, match=r"etcd: goroutine 7: panic: at the disco"):
             await plane.__aexit__(None, None, None)
