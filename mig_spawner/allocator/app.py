@@ -110,7 +110,7 @@ class AllocatorApp(Application):
         help="""How to watch the pods that use slices: a path, `in-cluster`, or empty for no watch.
 
         With a watch a lease ends with its pod, even when the hub is down. Without one the allocator goes by heartbeats and by the
-        processes on the devices. The account needs get, list and watch of pods.
+        processes on the devices. The account needs list and watch of pods.
         """
     ).tag(config=True)
 

@@ -15,10 +15,10 @@ from kubernetes_asyncio import client, config
 
 from mig_spawner.allocator import claim
 from mig_spawner.allocator.pods.base import LEASE_LABEL
+from mig_spawner.testing.controlplane import ControlPlane
 from mig_spawner.testing.kube import EmbeddedKube, KubeUser
 from mig_spawner.wire.lease import LeaseDocument
 from tests.allocator.rig import until
-from tests.controlplane.run import ControlPlane
 
 ACCOUNT: Final = "mig-allocator"
 ADMIN_TOKEN: Final = "admin-token-for-tests"

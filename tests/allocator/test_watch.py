@@ -13,11 +13,11 @@ import pytest_asyncio
 from mig_spawner.allocator.pods.base import PodListing
 from mig_spawner.allocator.pods.kube import KubePods
 from mig_spawner.domain.lease import EndReason
+from mig_spawner.testing.controlplane import ControlPlane
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
 from tests.allocator.cluster import Cluster, annotations_of, embedded_cluster, real_cluster
 from tests.allocator.conftest import MakeRig, rigs
 from tests.allocator.rig import Clock, Node, Rig, until
-from tests.controlplane.run import ControlPlane
 
 # The real server lives in the event loop of the session, and so does whoever restarts it.
 pytestmark = pytest.mark.asyncio(loop_scope="session")

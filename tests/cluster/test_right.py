@@ -99,7 +99,7 @@ async def test_no_verb_of_the_role_is_too_many(
     caplog.set_level(logging.WARNING)
 
     async def complained() -> bool:
-        return "does not show its pods: 403" in caplog.text
+        return "does not show its pods now: 403" in caplog.text
 
     watch = Watch()
     async with watch.running(kubeconfig, corner.namespace):

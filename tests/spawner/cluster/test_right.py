@@ -47,7 +47,7 @@ class Life:
 
     async def live(self) -> None:
         """Raises, or fails an assertion, where something does not work as it should."""
-        spawner, corner = self._spawner, self._corner
+        spawner = self._spawner
         spawner.user_options = {"mig": "small"}
         await spawner.load_user_options()
         starting = spawner.start()
