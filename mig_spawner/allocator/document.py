@@ -92,7 +92,7 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
                 return line
             after = ledger.setting.retry_after.total_seconds()
             return (
-                f"{line} It could not be made on {len(avoid)} GPU(s), so others are tried first; "
+                f"{line} It could not be made on {len(avoid)} GPU(s), or not used there, so others are tried first; "
                 f"if none can serve it, the same ones again after {after:.0f} s."
             )
         case Granted(grant=grant):

@@ -112,8 +112,8 @@ def forgive(ledger: Ledger) -> None:
         names = profiles_for(lease.request, others)
         if any(_serves(state, lease.request, names) for state in others):
             continue
-        since = ledger.tx.requeued_at(lease.lease_id)
-        if since is None or ledger.now - since >= ledger.setting.retry_after:
+        since = ledger.tx.requeued_at(lease.lease_id) or lease.queued_at
+        if ledger.now - since >= ledger.setting.retry_after:
             ledger.move(
                 lease, replace(lease, avoid=frozenset()), "no other GPU can serve it: the failed ones are tried again"
             )

@@ -100,7 +100,7 @@ class LeaseService:
             if existing is not None:
                 _same_or_conflict(ledger, existing, request)
                 return _seen(ledger, existing)
-            reason = impossible(wanted, ledger.fleet)
+            reason = impossible(wanted, [state for state in ledger.fleet if state.node not in request.avoid_nodes])
             if reason is not None:
                 raise refusal(ProblemCode.IMPOSSIBLE, reason)
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
@@ -191,6 +191,7 @@ def _arrival(request: LeaseRequest, holder: Holder, ledger: Ledger) -> Queued:
         queued_at=ledger.now,
         wait_until=None if wait is None else ledger.now + timedelta(seconds=wait),
         duration_s=request.duration,
+        avoid=frozenset(state.gpu.gpu_uuid for state in ledger.fleet if state.node in request.avoid_nodes),
     )
 
 

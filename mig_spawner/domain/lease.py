@@ -110,7 +110,7 @@ class _Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued(_Lease):
-    """It waits. `avoid` names GPUs on which an earlier grant could not be made."""
+    """It waits. `avoid` names GPUs on which an earlier grant could not be made, or used."""
 
     avoid: frozenset[str] = frozenset()
 

@@ -118,18 +118,27 @@ class LeaseKeeper:
             self.lease_id, self.lease = lease_id, None
 
     async def acquire(
-        self, request: Request, progress: Progress, *, budget_s: float, duration_s: float | None
+        self,
+        request: Request,
+        progress: Progress,
+        *,
+        budget_s: float,
+        duration_s: float | None,
+        avoid_nodes: tuple[str, ...] = (),
     ) -> LeaseDocument:
         """Ask and wait until the device is there.
 
         Args:
             budget_s: how long to wait in line; being cut comes on top.
+            avoid_nodes: where it must not be.
 
         Raises:
             SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
         """
         with refusing():
             body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=duration_s)
+        if avoid_nodes:
+            body = body.model_copy(update={"avoid_nodes": avoid_nodes})
         wait = _Wait(budget_s)
         conflicted = False
         while True:

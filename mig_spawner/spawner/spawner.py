@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -26,30 +27,30 @@ from kubespawner import KubeSpawner
 from traitlets import TraitError
 
 from mig_spawner.domain.lease import EndReason, Holder
-from mig_spawner.errors import AllocatorError, InvalidRequest
+from mig_spawner.domain.request import Request
+from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner.background import in_background, shared_client
 from mig_spawner.spawner.container import VISIBLE
 from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, pod_refusal, refusing
-from mig_spawner.spawner.form import FormView, Live, form_view, render_form
+from mig_spawner.spawner.fieldset import MAX_NAME, FormOfMenu
 from mig_spawner.spawner.injection.conflict import nvidia_resources, refuse_resources
 from mig_spawner.spawner.injection.injector import Injector
 from mig_spawner.spawner.injection.trait import InjectionTraits
 from mig_spawner.spawner.lease import CUT_S, GRACE_S, OUTAGE_S, RENEW_S, LeaseKeeper
+from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
 from mig_spawner.spawner.options import KEY, choose, stored, take
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
 from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
 from mig_spawner.spawner.trait import MIGTraits
-from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument
 from mig_spawner.wire.menu import Menu, MenuEntry, live_menu
 
-_MAX_NAME = 255
 _BY_LINK = "A GPU slice is not started by a link alone. It is selected below: press Start to have it."
 
 
-class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
+class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
     """Start notebook servers on Kubernetes, each with a slice of a GPU that a mig-spawner allocator leases.
 
     Everything that configures KubeSpawner configures this class as well.
@@ -61,6 +62,7 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._keeper = LeaseKeeper(self._client, self._mig_holder, self.log)
         self._progress = Progress()
+        self._moves = Moves(0)
         self._entry: MenuEntry | None = None
         self._granted: LeaseDocument | None = None
         self._creation = Creation.NONE
@@ -74,51 +76,9 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
         return shared_client(self.allocator_url, self.allocator_token, self.allocator_timeout)
 
     def _mig_holder(self) -> Holder:
-        return Holder(str(self.user.id), str(self.name or "")[:_MAX_NAME], str(self.user.name)[:_MAX_NAME])
+        return Holder(str(self.user.id), str(self.name or "")[:MAX_NAME], str(self.user.name)[:MAX_NAME])
 
     # --- choosing -----------------------------------------------------------------------------------------------
-
-    async def get_options_form(self) -> str:
-        """The admin's form, whatever it is, and our fieldset after it. It always renders."""
-        try:
-            form = await super().get_options_form() or ""
-        except Exception:
-            self.log.exception("The profiles of %s could not be shown", self._log_name)
-            form = '<p class="alert alert-warning">The list of server profiles cannot be shown now.</p>'
-        try:
-            return f"{form}{render_form(await self._form_view())}"
-        except Exception:
-            self.log.exception("The GPU choices of %s could not be shown", self._log_name)
-            return f'{form}<p class="alert alert-warning">GPU choices cannot be shown now; the usual one is taken.</p>'
-
-    async def _form_view(self) -> FormView:
-        availability, live = await asyncio.gather(self._availability(), self._live())
-        menu = self.mig_menu if len(self.mig_menu) else live_menu(availability)
-        options = self.user_options if isinstance(self.user_options, dict) else {}
-        saved, self._suggested = self._suggested or options.get(KEY), None
-        return form_view(menu, availability, saved=saved, live=live)
-
-    async def _availability(self) -> Availability | None:
-        try:
-            return await self._client().availability()
-        except AllocatorError as error:
-            self.log.warning("What is free on the GPUs is not known: %s", error)
-            return None
-
-    async def _live(self) -> Live | None:
-        if not self.live_interval:
-            return None
-        try:
-            ticket = await self._client().ticket(str(self.user.name)[:_MAX_NAME])
-        except AllocatorError:
-            return None
-        return Live(self._public_url(), ticket.ticket, self.live_interval)
-
-    def _public_url(self) -> str:
-        url: str = self.allocator_public_url.rstrip("/")
-        if not url.startswith("/"):
-            return url
-        return f"{self.hub.base_url.rstrip('/').removesuffix('/hub')}{url}"
 
     async def run_options_from_form(self, form_data: dict[str, Any]) -> dict[str, Any]:
         """Our field becomes `{"mig": {"choice": id}}`; the rest is for the admin's or KubeSpawner's own reading."""
@@ -140,6 +100,8 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
 
     async def load_user_options(self) -> None:
         """Profiles first, then ours; what cannot be had is refused with a sentence and not counted as a fault of the hub."""
+        if self._moves.left:
+            return  # they are loaded: this start goes on elsewhere
         try:
             await super().load_user_options()
         except (ValueError, KeyError, TypeError, TraitError) as error:
@@ -176,22 +138,40 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
         if self._progress.closed:
             self._progress = Progress()
         self._started_here, self._lease_known, self._device_learned = True, False, False
+        self._moves = Moves(self.unschedulable_timeout)
         base = self.start_timeout
         future: asyncio.Future[str] = super().start()
         # The hub reads `start_timeout` after this returns and before the task first runs; `_start` puts it back.
         self._base_start_timeout = base
-        self.start_timeout = base + math.ceil(self.queue_timeout + GRACE_S + CUT_S + OUTAGE_S)
+        self.start_timeout = base + math.ceil(self.queue_timeout + GRACE_S + CUT_S + OUTAGE_S + self._moves.longest_s)
         return future
 
     async def _start(self) -> str:
         self._restore_start_timeout()
         beat = in_background(self._beat(), f"mig-beat-{self.pod_name}")
         try:
-            url: str = await super()._start()
-            return url
+            while True:
+                try:
+                    url: str = await self._moves.watch(super()._start(), self._unplaced)
+                    return url
+                except NoRoom as room:
+                    await self._move(room)
         finally:
             beat.cancel()
             self._progress.close()
+            self._moves.progress.close()
+
+    def _unplaced(self) -> str | None:
+        return None if self._granted is None else unplaced(self._pod_seen())
+
+    async def _move(self, room: NoRoom) -> None:
+        """Give up the pod and its lease; what is asked for next is elsewhere."""
+        if self._granted is not None and self._granted.placement is not None:
+            self._moves.leave(self._granted.placement.node, room)
+        await self.stop(now=True)
+        await settle(self._keeper.debt(), self._slot(), self._creation, EndReason.START_FAILED, late_s=self._late_s())
+        self._keeper.forget()
+        self._granted, self._creation, self._lease_known = None, Creation.NONE, False
 
     def _restore_start_timeout(self) -> None:
         if self._base_start_timeout is not None:
@@ -206,6 +186,9 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
 
     async def get_pod_manifest(self) -> V1Pod:
         """The pod, once its lease is held."""
+        if self._moves.left:
+            self._last_event = self._moves.marker
+        self._moves.marker = self._last_event
         entry = self._entry
         if entry is not None and entry.request is not None:
             await self._see_that_a_lease_can_be_used()
@@ -228,12 +211,25 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
 
     async def _ensure_lease(self, entry: MenuEntry | None) -> LeaseDocument | None:
         if self._granted is None and entry is not None and entry.request is not None:
-            self._granted = await self._keeper.acquire(
-                entry.request, self._progress, budget_s=self.queue_timeout, duration_s=entry.duration
-            )
+            self._granted = await self._acquire(entry.request, entry.duration)
         self._lease_known = True
         self._progress.close()
         return self._granted
+
+    async def _acquire(self, request: Request, duration_s: float | None) -> LeaseDocument:
+        moves, began = self._moves, time.monotonic()
+        progress = moves.progress if moves.left else self._progress
+        budget_s = moves.budget_s(self.queue_timeout)
+        try:
+            return await self._keeper.acquire(
+                request, progress, budget_s=budget_s, duration_s=duration_s, avoid_nodes=moves.left
+            )
+        except SpawnRefused as error:
+            if not moves.left:
+                raise
+            raise moves.refusal(str(error.message)) from error
+        finally:
+            moves.waited(time.monotonic() - began)
 
     def get_env(self) -> dict[str, Any]:
         """KubeSpawner's variables, and those of the slice over them."""
@@ -265,7 +261,7 @@ class MIGSpawner(MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
         """Place in line, the slice, and then what KubeSpawner tells of the pod."""
         async for event in self._progress.events(self._start_over):
             yield event
-        async for event in super().progress():
+        async for event in merged(super().progress(), self._moves.progress.events(self._start_over)):
             yield event
 
     def _start_over(self) -> bool:

@@ -101,6 +101,19 @@ class MIGTraits(HasTraits):
         """,
     )
 
+    unschedulable_timeout = Float(
+        120.0,
+        min=0,
+        config=True,
+        help="""
+        How long the scheduler may find no room for a server on the node of its slice, seconds, before the server moves to a
+        slice on another node; 0 to wait for ever.
+
+        Slices are leased before the scheduler looks at CPU and memory. What it says goes to the user, and where no other node can
+        serve, the start fails with it. Keep it well below `start_timeout`, which begins anew with each move; there are at most three.
+        """,
+    )
+
     nvidia_runtime_class = Unicode(
         "nvidia",
         config=True,

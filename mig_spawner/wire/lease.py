@@ -47,6 +47,7 @@ class LeaseRequest(Document):
         holder: whom it is for. The same holder gets the same lease, however often it asks.
         wait_budget: how long to stay in the queue, seconds; 0 for "now or never", None to wait for ever.
         duration: how long it may be kept once granted, seconds; None for no limit.
+        avoid_nodes: not on these nodes: a server found no room there.
     """
 
     model_config = ConfigDict(json_schema_extra={"not": _BOTH})
@@ -56,6 +57,7 @@ class LeaseRequest(Document):
     min_memory: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] | None = None
     wait_budget: Seconds | None = None
     duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
+    avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
 
     @field_validator("accelerator_partition_type")
     @classmethod

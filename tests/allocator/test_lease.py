@@ -213,6 +213,51 @@ async def test_the_impossible_is_refused_at_once(rig: Rig, profile: str | None, 
     assert (await rig.acquire("1")).state is LeaseState.GRANTED
 
 
+async def test_a_node_that_is_avoided_serves_nobody_who_avoids_it(rig: Rig) -> None:
+    await rig.node("n1")
+    second = await rig.node("n2")
+    away = await rig.acquire("1", "7g.80gb", avoid_nodes=("n1",))
+    assert away.placement is not None
+    assert away.placement.node == "n2"
+    # The other node is full: whoever avoids the first one waits for it, and others pass.
+    waiting = await rig.acquire("2", avoid_nodes=("n1",), wait_budget=1000)
+    assert waiting.state is LeaseState.QUEUED
+    passing = await rig.acquire("3")
+    assert passing.placement is not None
+    assert passing.placement.node == "n1"
+    await second.turn()
+    await rig.release(away)
+    await second.turn(2)
+    served = await rig.state(waiting)
+    assert served.placement is not None
+    assert served.placement.node == "n2"
+
+
+async def test_where_all_nodes_that_could_serve_are_avoided_it_is_impossible(rig: Rig) -> None:
+    await rig.node("n1")
+    await rig.node("n2", models=("a30",))
+    with pytest.raises(AllocatorRefused) as caught:
+        await rig.acquire("1", "1g.10gb", avoid_nodes=("n1",))
+    assert (caught.value.status, caught.value.code) == (422, "impossible")
+    assert (await rig.acquire("1", "1g.6gb", avoid_nodes=("n1",))).placement is not None
+
+
+async def test_an_avoided_node_is_tried_after_a_while_if_no_other_is_left(rig: Rig) -> None:
+    first, second = await rig.node("n1"), await rig.node("n2")
+    await rig.acquire("1", "7g.80gb", avoid_nodes=("n1",))
+    waiting = await rig.acquire("2", avoid_nodes=("n1",), wait_budget=1000)
+    second.boards = []
+    await second.report()
+    await rig.tick()
+    assert (await rig.state(waiting)).state is LeaseState.QUEUED
+    rig.clock.move(61)
+    await first.report()
+    await rig.tick()
+    found = await rig.state(waiting)
+    assert found.placement is not None
+    assert found.placement.node == "n1"
+
+
 async def test_a_whole_gpu_of_fixed_slices_is_impossible(rig: Rig) -> None:
     node = await rig.node(dynamic=False, report=False)
     node.board.add("1g.10gb", 0)

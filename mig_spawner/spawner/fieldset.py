@@ -1,0 +1,75 @@
+"""Our fieldset in the spawn form: what may be chosen, what of it is free, and how the page stays up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Any
+
+from mig_spawner.errors import AllocatorError
+from mig_spawner.spawner.form import FormView, Live, form_view, render_form
+from mig_spawner.spawner.options import KEY
+from mig_spawner.wire.availability import Availability
+from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.menu import Menu, live_menu
+
+MAX_NAME = 255
+
+
+class FormOfMenu:
+    """The part of `MIGSpawner` that shows the form. It goes before `KubeSpawner`, whose form comes first on the page."""
+
+    allocator_public_url: str
+    live_interval: float
+    mig_menu: Menu
+    log: Any
+    hub: Any
+    user: Any
+    user_options: Any
+    _log_name: str
+    _suggested: str | None
+
+    @abstractmethod
+    def _client(self) -> AllocatorClient: ...
+
+    async def get_options_form(self) -> str:
+        """The admin's form, whatever it is, and our fieldset after it. It always renders."""
+        try:
+            form = await super().get_options_form() or ""  # type: ignore[misc]  # KubeSpawner's
+        except Exception:
+            self.log.exception("The profiles of %s could not be shown", self._log_name)
+            form = '<p class="alert alert-warning">The list of server profiles cannot be shown now.</p>'
+        try:
+            return f"{form}{render_form(await self._form_view())}"
+        except Exception:
+            self.log.exception("The GPU choices of %s could not be shown", self._log_name)
+            return f'{form}<p class="alert alert-warning">GPU choices cannot be shown now; the usual one is taken.</p>'
+
+    async def _form_view(self) -> FormView:
+        availability, live = await asyncio.gather(self._availability(), self._live())
+        menu = self.mig_menu if len(self.mig_menu) else live_menu(availability)
+        options = self.user_options if isinstance(self.user_options, dict) else {}
+        saved, self._suggested = self._suggested or options.get(KEY), None
+        return form_view(menu, availability, saved=saved, live=live)
+
+    async def _availability(self) -> Availability | None:
+        try:
+            return await self._client().availability()
+        except AllocatorError as error:
+            self.log.warning("What is free on the GPUs is not known: %s", error)
+            return None
+
+    async def _live(self) -> Live | None:
+        if not self.live_interval:
+            return None
+        try:
+            ticket = await self._client().ticket(str(self.user.name)[:MAX_NAME])
+        except AllocatorError:
+            return None
+        return Live(self._public_url(), ticket.ticket, self.live_interval)
+
+    def _public_url(self) -> str:
+        url: str = self.allocator_public_url.rstrip("/")
+        if not url.startswith("/"):
+            return url
+        return f"{self.hub.base_url.rstrip('/').removesuffix('/hub')}{url}"
