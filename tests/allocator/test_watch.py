@@ -177,8 +177,12 @@ async def test_a_lost_ledger_is_rebuilt_from_pods_and_agents(cluster: Cluster, w
     assert len(node.board.instances) == 1
     await cluster.delete("jupyter-a")
     assert (await closed(again, node, lease)).reason is EndReason.POD_GONE
-    await node.turn()
-    assert str(node.board.instances[0, 8, 0].profile) == "7g.80gb"
+
+    async def made() -> bool:
+        await node.turn()
+        return [str(instance.profile) for instance in node.board.instances.values()] == ["7g.80gb"]
+
+    await until(made, SECONDS)
     again.check()
 
 
