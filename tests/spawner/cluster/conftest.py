@@ -36,8 +36,6 @@ async def kubeconfig(
     yield path
     for reflector in KubeSpawner.reflectors.values():
         await reflector.stop()
-        if reflector.first_load_future.done():
-            reflector.first_load_future.exception()  # a first list that was refused: nobody else asks for it
     load_config.cache_clear()
     client.Configuration.set_default(before)
 
