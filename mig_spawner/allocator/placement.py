@@ -20,7 +20,7 @@ from mig_spawner.domain.fleet import Decision, Device, GPUState, profiles_for
 from mig_spawner.domain.lease import Queued
 from mig_spawner.domain.policy import choose
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import Request, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, Request, WholeRequest
 from mig_spawner.errors import SliceTaken
 
 log = logging.getLogger(__name__)
@@ -32,16 +32,17 @@ def place_queue(ledger: Ledger) -> None:
         _grant(ledger, *found)
 
 
-def _next(ledger: Ledger) -> tuple[Queued, Decision] | None:
+def _next(ledger: Ledger) -> tuple[Queued, Decision, int] | None:
     fleet: Sequence[GPUState] = ledger.fleet
     with closing(ledger.tx.queue()) as queue:
         for lease in queue:
             if not any(_has_room(state) for state in fleet):
                 return None
             within_reach = [state for state in fleet if state.gpu.gpu_uuid not in lease.avoid]
-            decision = choose(lease.request, within_reach, ledger.setting.ranking)
-            if decision is not None:
-                return lease, decision
+            for number, request in enumerate(lease.choices):
+                decision = choose(request, within_reach, ledger.setting.ranking)
+                if decision is not None:
+                    return lease, decision, number
             fleet = set_aside(fleet, lease)
     return None
 
@@ -59,11 +60,24 @@ def left_over(ledger: Ledger) -> list[GPUState]:
 
 def set_aside(fleet: Sequence[GPUState], lease: Queued) -> list[GPUState]:
     """The GPUs without what could ever serve this lease."""
-    names = set(profiles_for(lease.request, fleet))
+    for request in lease.choices:
+        fleet = _without(fleet, request, lease.avoid)
+    return list(fleet)
+
+
+def _without(fleet: Sequence[GPUState], request: Request, avoid: frozenset[str]) -> Sequence[GPUState]:
+    if isinstance(request, DeviceRequest):
+        return [
+            replace(state, devices=tuple(d for d in state.devices if d.device_uuid != request.mig_uuid))
+            if state.devices
+            else state
+            for state in fleet
+        ]
+    names = set(profiles_for(request, fleet))
     return [
-        state if state.gpu.gpu_uuid in lease.avoid else replace(state, devices=_other_devices(state, names))
+        state if state.gpu.gpu_uuid in avoid else replace(state, devices=_other_devices(state, names))
         for state in fleet
-        if state.gpu.gpu_uuid in lease.avoid or not _could_be_cut_for(state, lease.request, names)
+        if state.gpu.gpu_uuid in avoid or not _could_be_cut_for(state, request, names)
     ]
 
 
@@ -88,10 +102,10 @@ def _has_room(state: GPUState) -> bool:
     )
 
 
-def _grant(ledger: Ledger, lease: Queued, decision: Decision) -> None:
+def _grant(ledger: Ledger, lease: Queued, decision: Decision, choice: int) -> None:
     now = ledger.now
     expires_at = None if lease.duration_s is None else now + timedelta(seconds=lease.duration_s)
-    granted = transition.grant(lease, decision, ledger.tx.next_generation(), now, expires_at)
+    granted = transition.grant(lease, decision, ledger.tx.next_generation(), now, expires_at, choice)
     place = decision.placement
     what = "the whole GPU" if decision.profile is None else str(decision.profile.name)
     try:
@@ -109,8 +123,7 @@ def forgive(ledger: Ledger) -> None:
     """Try GPUs again on which a grant failed, for those whom no other GPU could serve; after a while, not in a loop."""
     for lease in ledger.tx.avoiding():
         others = [state for state in ledger.fleet if state.gpu.gpu_uuid not in lease.avoid]
-        names = profiles_for(lease.request, others)
-        if any(_serves(state, lease.request, names) for state in others):
+        if any(_can_serve(others, request) for request in lease.choices):
             continue
         since = ledger.tx.requeued_at(lease.lease_id) or lease.queued_at
         if ledger.now - since >= ledger.setting.retry_after:
@@ -119,7 +132,8 @@ def forgive(ledger: Ledger) -> None:
             )
 
 
-def _serves(state: GPUState, request: Request, names: Sequence[ProfileName]) -> bool:
+def _can_serve(fleet: Sequence[GPUState], request: Request) -> bool:
     if isinstance(request, WholeRequest):
-        return state.can_be_whole
-    return any(state.total(name) for name in names)
+        return any(state.can_be_whole for state in fleet)
+    names = profiles_for(request, fleet)
+    return any(state.total(name) for state in fleet for name in names)

@@ -100,9 +100,7 @@ class LeaseService:
             if existing is not None:
                 _same_or_conflict(ledger, existing, request)
                 return _seen(ledger, existing)
-            reason = impossible(wanted, [state for state in ledger.fleet if state.node not in request.avoid_nodes])
-            if reason is not None:
-                raise refusal(ProblemCode.IMPOSSIBLE, reason)
+            _refuse_impossible(ledger, request)
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
                 raise refusal(ProblemCode.QUEUE_FULL, "Too many wait already. Try again later.")
             lease = _arrival(request, holder, ledger)
@@ -191,8 +189,18 @@ def _arrival(request: LeaseRequest, holder: Holder, ledger: Ledger) -> Queued:
         queued_at=ledger.now,
         wait_until=None if wait is None else ledger.now + timedelta(seconds=wait),
         duration_s=request.duration,
+        alternatives=request.alternatives_to_domain(),
+        priority=request.priority,
         avoid=frozenset(state.gpu.gpu_uuid for state in ledger.fleet if state.node in request.avoid_nodes),
     )
+
+
+def _refuse_impossible(ledger: Ledger, request: LeaseRequest) -> None:
+    """Nobody waits for what can never come: some choice has to be possible."""
+    fleet = [state for state in ledger.fleet if state.node not in request.avoid_nodes]
+    reasons = [impossible(choice, fleet) for choice in (request.to_domain(), *request.alternatives_to_domain())]
+    if None not in reasons:
+        raise refusal(ProblemCode.IMPOSSIBLE, reasons[0] or "")
 
 
 def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) -> None:
@@ -202,7 +210,8 @@ def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) ->
             ProblemCode.CONFLICT,
             f"Your previous slice is still being released; it waits: {detail}. Try again in a moment.",
         )
-    if existing.request != request.to_domain():
+    other_choices = isinstance(existing, Queued) and existing.alternatives != request.alternatives_to_domain()
+    if existing.request != request.to_domain() or other_choices:
         verb = "waits for" if isinstance(existing, Queued) else "has"
         raise refusal(
             ProblemCode.CONFLICT,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mig_spawner.domain.gpu import GPU, Layout, Placement, Profile
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,8 @@ def profiles_for(request: Request, fleet: Sequence[GPUState]) -> list[ProfileNam
             return [profile]
         case MemoryRequest(min_memory_gb):
             return [n for n in profile_names(fleet) if not n.suffix and n.memory_gb >= min_memory_gb]
+        case DeviceRequest(mig_uuid):
+            return [d.profile.name for state in fleet for d in state.devices if d.device_uuid == mig_uuid]
         case WholeRequest():
             return []
 
@@ -148,6 +150,13 @@ def impossible(request: Request, fleet: Sequence[GPUState]) -> str | None:
             if any(state.can_be_whole for state in fleet):
                 return None
             return "Every GPU is cut into fixed slices, so none can be had whole. Choose a slice."
+        case DeviceRequest(mig_uuid):
+            if any(d.device_uuid == mig_uuid for state in fleet for d in state.devices):
+                return None
+            return (
+                f"No device {mig_uuid} stands here. By name only devices can be had that an admin has made; "
+                f"ask for the profile instead."
+            )
         case SliceRequest() | MemoryRequest():
             if any(state.total(name) for name in profiles_for(request, fleet) for state in fleet):
                 return None

@@ -95,7 +95,10 @@ class _Lease:
 
     Attributes:
         lease_id: ours, never reused; a valid Kubernetes label value.
-        queued_at: arrival time; kept when a lease goes back to the queue.
+        request: the main choice, taken whenever it can be had.
+        alternatives: what would do as well, in this order, when the main choice cannot be had now.
+        priority: greater goes first; within one priority the order is that of arrival.
+        queued_at: arrival time; kept when a lease goes back to the queue and when its request is changed.
         wait_until: give up when nothing was granted by then; None waits for ever.
         duration_s: how long it may be kept once granted, seconds; None for no limit.
     """
@@ -106,6 +109,13 @@ class _Lease:
     queued_at: datetime
     wait_until: datetime | None = None
     duration_s: float | None = None
+    alternatives: tuple[Request, ...] = ()
+    priority: int = 0
+
+    @property
+    def choices(self) -> tuple[Request, ...]:
+        """All that would do, the best first."""
+        return (self.request, *self.alternatives)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +134,7 @@ class Grant:
         cut: the agent makes the instance for this lease and destroys it afterwards.
         share: part of the GPU's memory slices, 0 to 1.
         generation: counts grants; a MIG UUID may come back, a generation never does.
+        choice: which of the choices it is: 0 the main one, 1 the first alternative.
     """
 
     node: str
@@ -138,6 +149,7 @@ class Grant:
     generation: int
     granted_at: datetime
     expires_at: datetime | None = None
+    choice: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +211,10 @@ def _kept(lease: Lease) -> dict[str, Any]:
     return {f.name: getattr(lease, f.name) for f in fields(_Lease)}
 
 
-def grant(lease: Queued, decision: Decision, generation: int, now: datetime, expires_at: datetime | None) -> Granted:
-    """Queued → Granted."""
+def grant(
+    lease: Queued, decision: Decision, generation: int, now: datetime, expires_at: datetime | None, choice: int = 0
+) -> Granted:
+    """Queued → Granted. `choice` says which of the lease's choices the decision serves."""
     profile = decision.profile
     return Granted(
         **_kept(lease),
@@ -218,6 +232,7 @@ def grant(lease: Queued, decision: Decision, generation: int, now: datetime, exp
             generation=generation,
             granted_at=now,
             expires_at=expires_at,
+            choice=choice,
         ),
     )
 

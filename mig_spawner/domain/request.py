@@ -1,4 +1,4 @@
-"""What a holder asks for: one MIG profile, any slice with enough memory, or a whole GPU.
+"""What a holder asks for: one MIG profile, any slice with enough memory, a whole GPU, or one MIG device by name.
 
 "None" is no request at all: a server without a GPU has no lease.
 """
@@ -11,6 +11,9 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest
 
 MIB_PER_GIB = 1024
+MAX_ALTERNATIVES = 8
+MIN_PRIORITY, MAX_PRIORITY = -100, 100
+"""Greater goes first; 0 is what everybody has who says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +53,17 @@ class WholeRequest:
         return "a whole GPU"
 
 
-Request = SliceRequest | MemoryRequest | WholeRequest
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """One MIG device that an admin has made, by name.
+
+    Devices that are made for a lease and destroyed after it have no name that could be asked for.
+    """
+
+    mig_uuid: str
+
+    def __str__(self) -> str:
+        return f"the device {self.mig_uuid}"
+
+
+Request = SliceRequest | MemoryRequest | WholeRequest | DeviceRequest

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Self
+from itertools import combinations
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import (
+    MAX_ALTERNATIVES,
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    DeviceRequest,
+    MemoryRequest,
+    Request,
+    SliceRequest,
+    WholeRequest,
+)
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.base import Answer, Document, Label, Name, Text
 
@@ -32,32 +43,37 @@ _PROFILE = Field(
     examples=["mig-1g.10gb"],
     json_schema_extra={"pattern": r"^(mig-)?[1-9][0-9]?g\.[0-9]{1,4}gb([+.]me\.all|[+.]me|-me|[+.]gfx)?$"},
 )
-_BOTH: dict[str, JsonValue] = {
-    "required": ["accelerator_partition_type", "min_memory"],
-    "properties": {"accelerator_partition_type": {"type": "string"}, "min_memory": {"type": "number"}},
+_TYPES: dict[str, JsonValue] = {
+    "accelerator_partition_type": {"type": "string"},
+    "min_memory": {"type": "number"},
+    "whole": {"const": True},
+    "mig_uuid": {"type": "string"},
 }
+"""How each way of asking looks when it is used; null, or `whole: false`, is not to ask in this way."""
 
 
-class LeaseRequest(Document):
-    """Ask for a slice, in the manner of SageMaker: leave both accelerator fields out for a whole GPU.
+def _uses(*ways: str) -> dict[str, JsonValue]:
+    return {"required": list(ways), "properties": {way: _TYPES[way] for way in ways}}
 
-    Attributes:
-        accelerator_partition_type: a MIG profile, `mig-1g.10gb` or `1g.10gb`.
-        min_memory: any slice with at least so many GB.
-        holder: whom it is for. The same holder gets the same lease, however often it asks.
-        wait_budget: how long to stay in the queue, seconds; 0 for "now or never", None to wait for ever.
-        duration: how long it may be kept once granted, seconds; None for no limit.
-        avoid_nodes: not on these nodes: a server found no room there.
-    """
 
-    model_config = ConfigDict(json_schema_extra={"not": _BOTH})
+_SEVERAL: dict[str, JsonValue] = {"anyOf": [_uses(*pair) for pair in combinations(_TYPES, 2)]}
+_ONE: list[JsonValue] = [_uses(way) for way in _TYPES]
 
-    holder: HolderDocument
-    accelerator_partition_type: Annotated[Name, _PROFILE] | None = None
-    min_memory: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] | None = None
-    wait_budget: Seconds | None = None
-    duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
-    avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+PartitionType = Annotated[Name, _PROFILE]
+Memory = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+DeviceName = Annotated[
+    str, Field(max_length=128, pattern=r"^MIG-[A-Za-z0-9/-]+$", examples=["MIG-2c4f8b7e-6d3a-5e1f-9b0a-1d2e3f4a5b6c"])
+]
+Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
+
+
+class _Choice(Document):
+    """The ways of asking."""
+
+    accelerator_partition_type: PartitionType | None = None
+    min_memory: Memory | None = None
+    whole: bool = False
+    mig_uuid: DeviceName | None = None
 
     @field_validator("accelerator_partition_type")
     @classmethod
@@ -66,20 +82,94 @@ class LeaseRequest(Document):
 
     @model_validator(mode="after")
     def _one_way_of_asking(self) -> Self:
-        if self.accelerator_partition_type is not None and self.min_memory is not None:
-            raise ValueError("name a profile or a minimum memory, not both")
+        if self._ways > 1:
+            raise ValueError("ask in one way only: name a profile, a minimum memory, a device, or the whole GPU")
         return self
 
+    @property
+    def _ways(self) -> int:
+        ways = (self.accelerator_partition_type, self.min_memory, self.mig_uuid, self.whole or None)
+        return sum(way is not None for way in ways)
+
     def to_domain(self) -> Request:
+        """What is asked for; a whole GPU if nothing else is named."""
         if self.accelerator_partition_type is not None:
             return SliceRequest(ProfileName.parse(self.accelerator_partition_type))
         if self.min_memory is not None:
             return MemoryRequest(self.min_memory)
+        if self.mig_uuid is not None:
+            return DeviceRequest(self.mig_uuid)
         return WholeRequest()
+
+
+class ChoiceDocument(_Choice):
+    """One thing that would do: exactly one of a profile, a minimum memory, one MIG device by name, or `whole: true`."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": _ONE})
+
+    @model_validator(mode="after")
+    def _some_way_of_asking(self) -> Self:
+        if not self._ways:
+            raise ValueError("say what: accelerator_partition_type, min_memory, mig_uuid, or whole: true")
+        return self
+
+    @classmethod
+    def of(cls, request: Request) -> ChoiceDocument:
+        """The document of a domain request."""
+        return cls.model_validate(_ways_of(request) or {"whole": True})
+
+
+def _ways_of(request: Request) -> dict[str, Any]:
+    match request:
+        case SliceRequest(profile):
+            return {"accelerator_partition_type": str(profile)}
+        case MemoryRequest(min_memory_gb):
+            return {"min_memory": min_memory_gb}
+        case DeviceRequest(mig_uuid):
+            return {"mig_uuid": mig_uuid}
+        case WholeRequest():
+            return {}
+
+
+class LeaseRequest(_Choice):
+    """Ask for a slice, in the manner of SageMaker: leave the fields that say what out for a whole GPU.
+
+    Attributes:
+        accelerator_partition_type: a MIG profile, `mig-1g.10gb` or `1g.10gb`.
+        min_memory: any slice with at least so many GB.
+        whole: a whole GPU, as when nothing is named.
+        mig_uuid: one MIG device that an admin has made, by name.
+        alternatives: what would do as well, in this order, where the main choice cannot be had at once. The main choice is taken
+            whenever both could be had.
+        holder: whom it is for. The same holder gets the same lease, however often it asks.
+        wait_budget: how long to stay in the queue, seconds; 0 for "now or never", None to wait for ever.
+        duration: how long it may be kept once granted, seconds; None for no limit.
+        avoid_nodes: not on these nodes: a server found no room there.
+        priority: greater goes first. Services and admins set any; a person at most 0.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"not": _SEVERAL})
+
+    holder: HolderDocument
+    alternatives: Annotated[tuple[ChoiceDocument, ...], Field(max_length=MAX_ALTERNATIVES)] = ()
+    wait_budget: Seconds | None = None
+    duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
+    avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    priority: Priority = 0
+
+    def alternatives_to_domain(self) -> tuple[Request, ...]:
+        return tuple(choice.to_domain() for choice in self.alternatives)
 
     @classmethod
     def of(
-        cls, request: Request, holder: Holder, *, wait_budget: float | None = None, duration: float | None = None
+        cls,
+        request: Request,
+        holder: Holder,
+        *,
+        alternatives: Sequence[Request] = (),
+        wait_budget: float | None = None,
+        duration: float | None = None,
+        priority: int = 0,
     ) -> LeaseRequest:
         """The document that asks for a domain request.
 
@@ -94,10 +184,11 @@ class LeaseRequest(Document):
             ) from error
         return cls(
             holder=named,
-            accelerator_partition_type=str(request.profile) if isinstance(request, SliceRequest) else None,
-            min_memory=request.min_memory_gb if isinstance(request, MemoryRequest) else None,
+            alternatives=tuple(ChoiceDocument.of(choice) for choice in alternatives),
             wait_budget=wait_budget,
             duration=duration,
+            priority=priority,
+            **_ways_of(request),
         )
 
 
@@ -132,14 +223,26 @@ class PlacementDocument(Answer):
     cut: bool = False
 
 
+class RangeDocument(Answer):
+    """Between two moments, as far as can be told."""
+
+    earliest: datetime
+    latest: datetime
+
+
 class LeaseDocument(Answer):
     """A lease as anybody sees it.
 
     Attributes:
-        asked: what was asked for, in words.
+        asked: the main choice, in words.
+        alternatives: what would do as well, in words, in the order of preference.
+        granted_choice: which of the choices was granted: 0 the main one, 1 the first alternative; from Granted on.
         placement: from Granted on.
         device_uuid: from Ready on: what the container must see.
         position: place in the queue, 1 is next; only while Queued.
+        starts_between: when it will be granted, as far as can be told; only while Queued.
+        cannot_tell: why there is no `starts_between`, a sentence; only while Queued.
+        claim_until: its slice is ready and passes on to the next if it is not claimed by then.
         reason: why it ends or ended; only when Releasing or Closed.
         detail: a sentence for people: what it waits for now, or what to do.
     """
@@ -149,10 +252,16 @@ class LeaseDocument(Answer):
     state: LeaseState
     asked: str
     queued_at: datetime
+    alternatives: tuple[str, ...] = ()
+    priority: int = 0
+    granted_choice: int | None = None
     placement: PlacementDocument | None = None
     device_uuid: str | None = None
     position: int | None = None
     queue_length: int | None = None
+    starts_between: RangeDocument | None = None
+    cannot_tell: str | None = None
+    claim_until: datetime | None = None
     reason: EndReason | None = None
     detail: str = ""
     gpu_seconds: float | None = None

@@ -21,7 +21,7 @@ from mig_spawner.domain.gpu import GPU
 from mig_spawner.domain.lease import EndReason, PodFate
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.client import AllocatorClient
-from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseRelease, LeaseRequest
+from mig_spawner.wire.lease import ChoiceDocument, HolderDocument, LeaseDocument, LeaseRelease, LeaseRequest
 from mig_spawner.wire.node import (
     DesiredNode,
     EnginesDocument,
@@ -233,8 +233,11 @@ class Rig:
         return node
 
     def request(self, user: str, profile: str | None = "1g.10gb", server: str = "", **more: Any) -> LeaseRequest:
+        """A request; `alternatives` are profiles, or None for a whole GPU."""
         holder = HolderDocument(user_id=user, server_name=server, user_name=f"name-{user}")
-        return LeaseRequest(holder=holder, accelerator_partition_type=profile, **more)
+        others = more.pop("alternatives", ())
+        choices = tuple(ChoiceDocument(accelerator_partition_type=name, whole=name is None) for name in others)
+        return LeaseRequest(holder=holder, accelerator_partition_type=profile, alternatives=choices, **more)
 
     async def acquire(self, user: str, profile: str | None = "1g.10gb", server: str = "", **more: Any) -> LeaseDocument:
         return await self.hub.acquire(self.request(user, profile, server, **more))

@@ -263,3 +263,17 @@ def _login(rig: Rig, token: str) -> str:
     """The cookie that the OAuth dance would have set."""
     value = create_signed_value(rig.app.desk.store.secret("cookie"), "service-mig", token)
     return f"service-mig={value.decode()}"
+
+
+@pytest.mark.parametrize(
+    ("caller", "priority", "status"), [("ann", 0, 200), ("ann", -1, 200), ("ann", 1, 403), ("admin", 1, 200)]
+)
+async def test_a_person_sets_no_priority_above_that_of_everybody(
+    rig: Rig, caller: str, priority: int, status: int
+) -> None:
+    await rig.node()
+    name = PEOPLE[f"token-{caller}"][0]
+    body = _own(name).model_copy(update={"priority": priority})
+    async with rig.http(f"token-{caller}") as http:
+        answer = await http.post("/api/v1/leases", content=body.model_dump_json())
+    assert answer.status_code == status

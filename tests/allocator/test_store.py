@@ -22,7 +22,7 @@ from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, EndReason, Granted, Holder, Lease, PodFate, Queued
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken, StoreUnavailable
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.node import NodeReport
@@ -45,11 +45,11 @@ def _queued(lease_id: str, request: Request | None = None, **changes: object) ->
     return replace(lease, **changes)  # type: ignore[arg-type]
 
 
-def _granted(lease: Queued, start: int = 0, *, cut: bool = True, generation: int = 1) -> Granted:
+def _granted(lease: Queued, start: int = 0, *, cut: bool = True, generation: int = 1, choice: int = 0) -> Granted:
     gpu: GPU = find_model("a100-80gb").gpu("GPU-0")
     profile = gpu.profile(ProfileName.parse("3g.40gb"))
     decision = Decision("n1", gpu, Placement(gpu.gpu_uuid, start, 4), profile, None, cut)
-    return transition.grant(lease, decision, generation, NOW, NOW + timedelta(hours=1))
+    return transition.grant(lease, decision, generation, NOW, NOW + timedelta(hours=1), choice)
 
 
 def _add(tx: Transaction, lease: Queued) -> Queued:
@@ -63,12 +63,14 @@ def _move(tx: Transaction, before: Lease, after: Lease) -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [SliceRequest(ProfileName.parse("1g.10gb+me")), MemoryRequest(12.5), WholeRequest()],
-    ids=["slice", "memory", "whole"],
+    [SliceRequest(ProfileName.parse("1g.10gb+me")), MemoryRequest(12.5), WholeRequest(), DeviceRequest("MIG-1")],
+    ids=["slice", "memory", "whole", "device"],
 )
 def test_every_state_is_read_back_as_it_was_written(store: SQLStore, request_: Request) -> None:
-    queued = _queued("a", request_, avoid=frozenset({"GPU-7"}), wait_until=NOW, duration_s=5.5)
-    granted = _granted(queued)
+    queued = _queued(
+        "a", request_, avoid=frozenset({"GPU-7"}), wait_until=NOW, duration_s=5.5, alternatives=(request_,), priority=-7
+    )
+    granted = _granted(queued, choice=1)
     ready = transition.make_ready(granted, "MIG-1", NOW)
     active = transition.activate(ready, NOW)
     releasing = transition.release(active, EndReason.EXPIRED, PodFate.UNKNOWN, NOW)

@@ -14,7 +14,7 @@ from mig_spawner.domain.fleet import Decision, Device, GPUState
 from mig_spawner.domain.gpu import Engines, Layout, Placement
 from mig_spawner.domain.policy import POLICIES, UNKNOWN, Demand, Index, Ranking, choose
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.testing.gpu import Model, find_model
 
 MakeState = Callable[..., GPUState]
@@ -24,6 +24,7 @@ NAMES = sorted({p.profile.name for model in MODELS for p in model.profiles})
 REQUESTS: list[Request] = [
     *map(SliceRequest, NAMES),
     *map(MemoryRequest, (1, 10, 20, 40, 90)),
+    *(DeviceRequest(f"MIG-GPU-{gpu}-{start}") for gpu in (0, 1) for start in (0, 4)),
     WholeRequest(),
 ]
 CHANGES: list[dict[str, object]] = [

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.errors import InvalidRequest
 
 
@@ -24,6 +24,7 @@ def test_an_absurd_memory_is_refused(gigabytes: float) -> None:
         pytest.param(MemoryRequest(12), "at least 12 GB", id="memory"),
         pytest.param(MemoryRequest(0.5), "at least 0.5 GB", id="half a GB"),
         pytest.param(WholeRequest(), "a whole GPU", id="whole"),
+        pytest.param(DeviceRequest("MIG-1"), "the device MIG-1", id="device"),
     ],
 )
 def test_a_request_says_itself_in_words(request_: Request, words: str) -> None:

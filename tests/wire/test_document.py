@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mig_spawner.domain.lease import Holder
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.wire.lease import LeaseRequest
 from mig_spawner.wire.node import GPUDocument, NodeReport
 
@@ -18,12 +18,18 @@ HOLDER = {"user_id": "7"}
 
 @pytest.mark.parametrize(
     "request_",
-    [SliceRequest(ProfileName(1, 5, "+me")), MemoryRequest(12.5), WholeRequest()],
-    ids=["slice", "memory", "whole"],
+    [SliceRequest(ProfileName(1, 5, "+me")), MemoryRequest(12.5), WholeRequest(), DeviceRequest("MIG-1")],
+    ids=["slice", "memory", "whole", "device"],
 )
 def test_a_request_survives_the_wire(request_: Request) -> None:
-    document = LeaseRequest.of(request_, Holder("7"))
-    assert LeaseRequest.model_validate_json(document.model_dump_json()).to_domain() == request_
+    document = LeaseRequest.of(request_, Holder("7"), alternatives=(request_, WholeRequest()))
+    read = LeaseRequest.model_validate_json(document.model_dump_json())
+    assert read.to_domain() == request_
+    assert read.alternatives_to_domain() == (request_, WholeRequest())
+
+
+def test_a_whole_gpu_may_be_named() -> None:
+    assert LeaseRequest.model_validate({"holder": HOLDER, "whole": True}).to_domain() == WholeRequest()
 
 
 def test_both_spellings_of_a_profile_are_one() -> None:
@@ -48,6 +54,14 @@ def test_both_spellings_of_a_profile_are_one() -> None:
         pytest.param(
             {"holder": HOLDER, "min_memory": 5, "accelerator_partition_type": "1g.10gb"}, id="both ways at once"
         ),
+        pytest.param({"holder": HOLDER, "min_memory": 5, "whole": True}, id="a part and the whole"),
+        pytest.param({"holder": HOLDER, "mig_uuid": "GPU-1"}, id="no MIG device"),
+        pytest.param({"holder": HOLDER, "mig_uuid": "MIG-1\n"}, id="a line"),
+        pytest.param({"holder": HOLDER, "alternatives": [{}]}, id="an alternative that says nothing"),
+        pytest.param({"holder": HOLDER, "alternatives": [{"whole": False}]}, id="an alternative that is none"),
+        pytest.param({"holder": HOLDER, "alternatives": [{"whole": True}] * 9}, id="endless alternatives"),
+        pytest.param({"holder": HOLDER, "priority": 101}, id="too great a priority"),
+        pytest.param({"holder": HOLDER, "priority": 1.5}, id="half a priority"),
         pytest.param({"holder": HOLDER, "wait_budget": -1}, id="negative wait"),
         pytest.param({"holder": HOLDER, "gpu": 1}, id="unknown key"),
     ],

@@ -51,6 +51,11 @@ class LeaseHandler(Handler):
             raise refusal(ProblemCode.NOT_FOUND, "There is no such lease.")
         return seen
 
+    def refuse_priority(self, priority: int) -> None:
+        """Services and admins set any priority; a person at most what everybody has."""
+        if priority > 0 and not self.principal.sees_all:
+            raise refusal(ProblemCode.FORBIDDEN, "Only services and admins set a priority above 0. Leave it out.")
+
     def parsed_release(self) -> LeaseRelease:
         """How a lease ends. What a person says of a pod is not taken for known, and only admins force."""
         release = self.parsed(LeaseRelease)
@@ -104,6 +109,7 @@ class Leases(LeaseHandler):
         own = f"{OWN_PREFIX}{person}"
         if holder.user_id != own or holder.user_name not in ("", person):
             raise refusal(ProblemCode.FORBIDDEN, f"Ask for yourself: holder.user_id is {own!r} for you.")
+        self.refuse_priority(request.priority)
         return request.model_copy(update={"holder": holder.model_copy(update={"user_name": person})})
 
 

@@ -143,7 +143,8 @@ class Transaction(ABC):
 
     @abstractmethod
     def queue(self) -> Generator[Queued, None, None]:
-        """Those who wait, in order of arrival. Read lazily: stop when you have seen enough, and write only afterwards."""
+        """Those who wait, the greatest priority first and within one in order of arrival. Read lazily: stop when you have seen
+        enough, and write only afterwards."""
 
     @abstractmethod
     def waits_over(self) -> list[Queued]:

@@ -24,7 +24,7 @@ from mig_spawner.domain.lease import (
     Releasing,
 )
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 
 _HISTORY = ("ready_at", "active_at", "seen_at", "releasing_at", "pod_fate")
 """What a lease that ends no longer needs, and those who count its hours do: left in the row."""
@@ -54,6 +54,7 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
         "pod_fate",
         "closed_at",
         "gpu_seconds",
+        "choice_number",
     ]
 )
 
@@ -79,8 +80,9 @@ def to_row(lease: Lease) -> dict[str, Any]:
         "user_name": lease.holder.user_name,
         "state": state_of(lease),
         "open": not isinstance(lease, Closed),
-        "request_profile": str(lease.request.profile) if isinstance(lease.request, SliceRequest) else None,
-        "request_memory_gb": lease.request.min_memory_gb if isinstance(lease.request, MemoryRequest) else None,
+        **_request_row(lease.request),
+        "alternatives": json.dumps([_request_row(request) for request in lease.alternatives]),
+        "priority": lease.priority,
         "queued_at": lease.queued_at,
         "wait_until": lease.wait_until,
         "duration_s": lease.duration_s,
@@ -115,6 +117,14 @@ def to_row(lease: Lease) -> dict[str, Any]:
             }
 
 
+def _request_row(request: Request) -> dict[str, Any]:
+    return {
+        "request_profile": str(request.profile) if isinstance(request, SliceRequest) else None,
+        "request_memory_gb": request.min_memory_gb if isinstance(request, MemoryRequest) else None,
+        "request_device": request.mig_uuid if isinstance(request, DeviceRequest) else None,
+    }
+
+
 def _grant_row(grant: Grant | None) -> dict[str, Any]:
     if grant is None:
         return {}
@@ -133,6 +143,7 @@ def _grant_row(grant: Grant | None) -> dict[str, Any]:
         "generation": grant.generation,
         "granted_at": grant.granted_at,
         "expires_at": grant.expires_at,
+        "choice_number": grant.choice,
     }
 
 
@@ -149,6 +160,8 @@ def from_row(row: RowMapping) -> Lease:
         "queued_at": row["queued_at"],
         "wait_until": row["wait_until"],
         "duration_s": row["duration_s"],
+        "alternatives": tuple(_request(choice) for choice in json.loads(row["alternatives"])),
+        "priority": row["priority"],
     }
     match row["state"]:
         case "queued":
@@ -188,11 +201,13 @@ def from_row(row: RowMapping) -> Lease:
             raise ValueError(f"Lease {row['lease_id']} is in the state {other!r}, which this version does not know.")
 
 
-def _request(row: RowMapping) -> Request:
+def _request(row: RowMapping | dict[str, Any]) -> Request:
     if row["request_profile"] is not None:
         return SliceRequest(ProfileName.parse(row["request_profile"]))
     if row["request_memory_gb"] is not None:
         return MemoryRequest(row["request_memory_gb"])
+    if row["request_device"] is not None:
+        return DeviceRequest(row["request_device"])
     return WholeRequest()
 
 
@@ -214,6 +229,7 @@ def _grant(row: RowMapping) -> Grant:
         generation=row["generation"],
         granted_at=row["granted_at"],
         expires_at=row["expires_at"],
+        choice=row["choice_number"] or 0,
     )
 
 

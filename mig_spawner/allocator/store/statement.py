@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Integer, bindparam, cast, delete, func, insert, select, text, update
+from sqlalchemy import Integer, and_, bindparam, cast, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from mig_spawner.allocator.store import tables as t
@@ -33,13 +33,20 @@ OPEN_LEASE: Final = select(t.lease).where(
 )
 OPEN_LEASES: Final = select(t.lease).where(t.lease.c.open).order_by(_by_number)
 HOLDING: Final = select(t.lease).where(t.lease.c.state.in_(_HOLDING)).order_by(_by_number)
-QUEUE: Final = select(t.lease).where(_queued).order_by(_by_number).execution_options(stream_results=True, yield_per=20)
+_in_line: Final = (t.lease.c.priority.desc(), _by_number)
+QUEUE: Final = select(t.lease).where(_queued).order_by(*_in_line).execution_options(stream_results=True, yield_per=20)
 WAITS_OVER: Final = select(t.lease).where(_queued, t.lease.c.wait_until <= bindparam("now")).order_by(_by_number)
 AVOIDING: Final = select(t.lease).where(_queued, t.lease.c.avoid != "[]").order_by(_by_number)
-_mine = select(_by_number).where(t.lease.c.lease_id == bindparam("lease_id"), _queued).scalar_subquery()
-QUEUE_PLACE: Final = select(
-    func.coalesce(func.sum(cast(_by_number <= _mine, Integer)), 0).label("position"), func.count().label("length")
-).where(_queued)
+_me = t.lease.alias("me")
+_not_behind = or_(
+    t.lease.c.priority > _me.c.priority,
+    and_(t.lease.c.priority == _me.c.priority, _by_number <= _me.c.number),
+)
+QUEUE_PLACE: Final = (
+    select(func.count())
+    .select_from(t.lease.join(_me, _not_behind))
+    .where(_queued, _me.c.lease_id == bindparam("lease_id"), _me.c.state == "queued")
+)
 QUEUE_LENGTH: Final = select(func.count()).where(_queued)
 COUNTS: Final = select(t.lease.c.state, func.count().label("count")).where(t.lease.c.open).group_by(t.lease.c.state)
 ADD_LEASE: Final = insert(t.lease)
@@ -51,7 +58,7 @@ TOUCH: Final = (
     .where(t.lease.c.lease_id == bindparam("of_lease"), t.lease.c.state == "active")
     .values(seen_at=bindparam("seen"))
 )
-PROGRESS: Final = select(t.lease.c.lease_id, t.lease.c.state).where(t.lease.c.open).order_by(_by_number)
+PROGRESS: Final = select(t.lease.c.lease_id, t.lease.c.state).where(t.lease.c.open).order_by(*_in_line)
 
 # Audit
 

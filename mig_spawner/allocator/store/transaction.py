@@ -70,8 +70,7 @@ class SQLTransaction(Transaction):
         return self._queued(s.AVOIDING)
 
     def queue_place(self, lease_id: str) -> tuple[int, int]:
-        row = self._connection.execute(s.QUEUE_PLACE, {"lease_id": lease_id}).one()
-        return row.position, row.length
+        return int(self._connection.execute(s.QUEUE_PLACE, {"lease_id": lease_id}).scalar_one()), self.queue_length()
 
     def queue_length(self) -> int:
         return int(self._connection.execute(s.QUEUE_LENGTH).scalar_one())

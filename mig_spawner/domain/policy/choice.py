@@ -9,7 +9,7 @@ from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.policy.base import Ranking
 from mig_spawner.domain.policy.table import Best, Table, table_of
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import Request, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, Request, WholeRequest
 
 
 def choose(request: Request, fleet: Sequence[GPUState], ranking: Ranking) -> Decision | None:
@@ -20,6 +20,9 @@ def choose(request: Request, fleet: Sequence[GPUState], ranking: Ranking) -> Dec
     """
     if isinstance(request, WholeRequest):
         return _whole(fleet)
+    if isinstance(request, DeviceRequest):
+        found = (device_decision(state, request.mig_uuid) for state in fleet if state.devices)
+        return next((decision for decision in found if decision is not None), None)
     for name in profiles_for(request, fleet):
         decision = _standing(name, fleet) or _cut(name, fleet, ranking)
         if decision is not None:
@@ -78,6 +81,15 @@ def standing_decision(state: GPUState, name: ProfileName) -> Decision | None:
     for device in state.devices:
         if device.idle and device.profile.name == name:
             return Decision(state.node, state.gpu, device.placement, device.profile, device.device_uuid, cut=False)
+    return None
+
+
+def device_decision(state: GPUState, mig_uuid: str) -> Decision | None:
+    """The device of this name, if it stands on this GPU, idle."""
+    if state.unavailable is None:
+        for device in state.devices:
+            if device.idle and device.device_uuid == mig_uuid:
+                return Decision(state.node, state.gpu, device.placement, device.profile, mig_uuid, cut=False)
     return None
 
 

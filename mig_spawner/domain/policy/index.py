@@ -14,10 +14,16 @@ from typing import Final
 
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.policy.base import Ranking
-from mig_spawner.domain.policy.choice import cut_decision, standing_decision, whole_decision, whole_level
+from mig_spawner.domain.policy.choice import (
+    cut_decision,
+    device_decision,
+    standing_decision,
+    whole_decision,
+    whole_level,
+)
 from mig_spawner.domain.policy.table import Best, Table, table_of
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 
 _POSITION_BITS: Final = 32
 _POSITION: Final = (1 << _POSITION_BITS) - 1
@@ -37,6 +43,7 @@ class Index:
         self._cut: dict[ProfileName, _Line] = {}
         self._standing: dict[ProfileName, _Line] = {}
         self._whole = _Line()
+        self._devices: dict[str, int] = {}
         self._names: list[ProfileName] | None = None
         for state in fleet:
             self.put(state)
@@ -52,6 +59,8 @@ class Index:
         entry.row = self._row(state)
         entry.standing = _standing(state)
         entry.whole = whole_level(state)
+        for device in state.devices:
+            self._devices[device.device_uuid] = position
         if entry.row is not before:
             for name, best in entry.row.items():
                 old = before.get(name)
@@ -80,6 +89,10 @@ class Index:
                 return self._choose_whole()
             case SliceRequest(profile):
                 return self._choose(profile)
+            case DeviceRequest(mig_uuid):
+                position = self._devices.get(mig_uuid)
+                state = None if position is None else self._entries[position].state
+                return None if state is None else device_decision(state, mig_uuid)
             case MemoryRequest(min_memory_gb):
                 names = (n for n in self._plain_names() if n.memory_gb >= min_memory_gb)
                 return next((d for n in names if (d := self._choose(n)) is not None), None)
