@@ -20,7 +20,7 @@ from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.loop import AgentLoop
 from mig_spawner.agent.thread import DriverThread
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.errors import DriverError, InvalidRequest, MigSpawnerError
+from mig_spawner.errors import InvalidRequest, MigSpawnerError
 from mig_spawner.testing.gpu import SimulatedNode
 from mig_spawner.wire.client import AllocatorClient
 
@@ -121,22 +121,21 @@ class AgentApp(Application):
             self._refuse(error)
 
     def start(self) -> None:
-        """Run until SIGTERM or SIGINT. Exits with 1 and one sentence on stderr if it cannot begin."""
+        """Run until SIGTERM or SIGINT. Exits with 1 and one sentence on stderr if it was told something that makes no sense.
+
+        A driver that is missing is no reason to end: a node may get its driver later, and the allocator hears of it meanwhile.
+        """
         try:
             token = self._token()
             self._check()
             driver = self._make_driver()
         except MigSpawnerError as error:
             self._refuse(error)
-        try:
-            asyncio.run(self._serve(driver, token))
-        except DriverError as error:
-            self._refuse(error)
+        asyncio.run(self._serve(driver, token))
 
     async def _serve(self, driver: Driver, token: str) -> None:
         thread = DriverThread(driver)
         try:
-            await thread.open()
             async with AllocatorClient(self.allocator_url, token) as client:
                 loop = AgentLoop(
                     self.node,

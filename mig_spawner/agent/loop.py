@@ -5,7 +5,8 @@ is taken, and the next round begins: every step is decided on what is true now. 
 (`applied_generation`), and the agent waits in a long poll.
 
 Nothing is remembered that matters: an agent that starts, one that lost the allocator for a day and one that was told
-something new do the same. While the allocator does not answer, nothing is touched.
+something new do the same. While the allocator does not answer, nothing is touched. Without a driver the agent stays, says so in its
+reports, and asks again.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class AgentLoop:
         want it. A GPU that was reset, for example, shows up in the report, and its leases end instead of being made again.
         """
         self.rounds += 1
-        gpus = await self._driver.call(self._observer.observe)
+        gpus = await self._look()
         step = self._next_step(gpus)
         answer = await self._client.report(self.node, await self._report(gpus))
         self._away.reset()
@@ -114,6 +115,15 @@ class AgentLoop:
             await self._take(step)
         else:
             await self._wait(answer)
+
+    async def _look(self) -> tuple[GPUDocument, ...]:
+        """Every GPU. Without a driver the allocator is told, so that people can read why nothing is offered here; then it raises."""
+        try:
+            await self._driver.open()
+            return await self._driver.call(self._observer.observe)
+        except DriverError as error:
+            await self._client.report(self.node, await self._report((), problem=str(error)))
+            raise
 
     def _next_step(self, gpus: tuple[GPUDocument, ...]) -> Step | None:
         """The first step that was not tried since the last pause. Without one, what is desired has been applied as far as it
@@ -143,12 +153,13 @@ class AgentLoop:
             self._retry.reset()
         return news
 
-    async def _report(self, gpus: tuple[GPUDocument, ...]) -> NodeReport:
+    async def _report(self, gpus: tuple[GPUDocument, ...], *, problem: str = "") -> NodeReport:
         return NodeReport(
             agent_version=__version__,
             boot_id=await self._driver.call(self._driver.driver.boot_id),
             applied_generation=self._applied,
             simulated=self._simulated,
+            problem=problem[:2000],
             gpus=gpus,
             failures=self._told,
         )

@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class DriverThread:
-    """A driver with its session and its thread. Use `open` once, `close` once."""
+    """A driver with its session and its thread. `open` begins the session, or begins it anew; use `close` once."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="driver")
 
     async def open(self) -> None:
-        """Begin the session. Raises `DriverError` if there is no usable driver."""
+        """Begin the session, if it has not begun. Raises `DriverError` if there is no usable driver."""
         await self.call(self.driver.open)
 
     async def call(self, work: Callable[..., T], *args: object) -> T:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Remnant
 from mig_spawner.domain.lease import EndReason, Releasing
 from mig_spawner.wire.node import DesiredInstance, DesiredNode, DesiredWhole, DestroyableInstance
+
+_WITHOUT_DEVICE: Final = (EndReason.DEVICE_LOST, EndReason.NODE_REBOOTED)
 
 
 def refresh_desired(ledger: Ledger) -> None:
@@ -64,6 +68,4 @@ def _is_wanted(lease: Holding) -> bool:
     """
     if not lease.grant.cut:
         return False
-    return not isinstance(lease, Releasing) or (
-        lease.device_uuid is not None and lease.reason is not EndReason.DEVICE_LOST
-    )
+    return not isinstance(lease, Releasing) or (lease.device_uuid is not None and lease.reason not in _WITHOUT_DEVICE)

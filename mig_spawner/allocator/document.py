@@ -40,6 +40,7 @@ _ENDED: Final = {
     EndReason.HOLDER_LOST: "Nothing was heard of its server for too long.",
     EndReason.POD_GONE: "Its pod was gone.",
     EndReason.DEVICE_LOST: "Its device disappeared. Start the server again; tell an admin if it happens often.",
+    EndReason.NODE_REBOOTED: "Its node was restarted, and its slice went with it. Start the server again.",
     EndReason.FORCED: "An admin ended it.",
 }
 
@@ -199,6 +200,7 @@ class NodeDocument(Answer):
     Attributes:
         generation: of what it should look like; `applied_generation` the last one it has applied.
         remnants: instances of ended leases that it has still to destroy.
+        problem: why nothing is granted on the whole node, as its agent says; empty if that is well.
     """
 
     node: str
@@ -207,6 +209,7 @@ class NodeDocument(Answer):
     cordoned: bool
     simulated: bool
     agent_version: str
+    problem: str
     generation: int
     applied_generation: int
     remnants: int
@@ -236,6 +239,7 @@ def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:
         cordoned=node.cordoned,
         simulated=report is not None and report.simulated,
         agent_version="" if report is None else report.agent_version,
+        problem="" if report is None else report.problem,
         generation=node.desired.generation,
         applied_generation=0 if report is None else report.applied_generation,
         remnants=sum(remnant.node == node.name for remnant in ledger.remnants),

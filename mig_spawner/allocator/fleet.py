@@ -100,6 +100,8 @@ def fleet_of(
 def _node_trouble(node: NodeRecord, now: datetime, silent_after: timedelta) -> str | None:
     if is_silent(node, now, silent_after):
         return f"node {node.name} is silent"
+    if node.report is not None and node.report.problem:
+        return f"node {node.name}: {node.report.problem}"
     return f"node {node.name} is cordoned" if node.cordoned else None
 
 

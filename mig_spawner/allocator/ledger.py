@@ -138,12 +138,12 @@ class Ledger:
         return is_silent(node, self.now, self.setting.node_silent_after)
 
     def reported_gpu(self, node: str, gpu_uuid: str) -> GPUDocument | None:
-        """A GPU as its node last showed it; None when it did not, or is not sure of it."""
+        """A GPU as its node last showed it; None when it did not, or could not read it. One that is suspect was read whole."""
         record = self.nodes.get(node)
         if record is None or record.report is None:
             return None
         document = next((gpu for gpu in record.report.gpus if gpu.gpu_uuid == gpu_uuid), None)
-        return None if document is None or document.health in (Health.BAD, Health.SUSPECT) else document
+        return None if document is None or document.health is Health.BAD else document
 
 
 def instance_at(gpu: GPUDocument, placement: Placement, profile_id: int) -> InstanceDocument | None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.observation import observe
+from mig_spawner.allocator.observation import end_after_boot, observe
 from mig_spawner.allocator.paging import page
 from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.allocator.store.base import NodeRecord
-from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.node import DesiredNode, Health, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 
 
@@ -33,9 +33,13 @@ class NodeService:
     def report(self, name: str, report: NodeReport, *, who: str) -> DesiredNode:
         """Take in an inventory, move the leases it concerns, and say what the node should look like now."""
         with self._desk.writing(who) as ledger:
+            before = ledger.nodes.get(name)
+            report = _with_those_out_of_sight(before, report)
             _refuse_foreign_gpus(ledger, name, report)
             ledger.tx.put_report(name, report)
             ledger.forget()
+            if before is not None and before.report is not None and before.report.boot_id != report.boot_id:
+                end_after_boot(ledger, name)
             observe(ledger, _known(ledger, name), report)
             take_up(ledger)
             settle(ledger)
@@ -75,6 +79,14 @@ def _known(ledger: Ledger, name: str) -> NodeRecord:
     if node is None:
         raise refusal(ProblemCode.NOT_FOUND, "No such node has reported yet.")
     return node
+
+
+def _with_those_out_of_sight(before: NodeRecord | None, report: NodeReport) -> NodeReport:
+    """The report of an agent without a driver, with the GPUs its node had: nobody else's now, and nothing can be said of them."""
+    if not report.problem or report.gpus or before is None or before.report is None:
+        return report
+    unseen = {"health": Health.BAD, "health_reason": report.problem, "processes": None, "instances": ()}
+    return report.model_copy(update={"gpus": tuple(gpu.model_copy(update=unseen) for gpu in before.report.gpus)})
 
 
 def _refuse_to_forget(ledger: Ledger, node: NodeRecord) -> None:

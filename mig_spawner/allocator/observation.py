@@ -21,6 +21,15 @@ def observe(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
     _see_remnants(ledger, node, report)
 
 
+def end_after_boot(ledger: Ledger, node: str) -> None:
+    """Ready or Active → Releasing on a node that has booted. Instances do not survive that, and what ran is gone: even where a
+    device with the same UUID is there again by now, it is another one."""
+    for lease in list(ledger.holding.values()):
+        if lease.grant.node == node and isinstance(lease, (Ready, Active)):
+            lost = transition.release(lease, EndReason.NODE_REBOOTED, PodFate.UNKNOWN, ledger.now)
+            ledger.move(lease, lost, f"node {node} has booted")
+
+
 def _see_made(ledger: Ledger, lease: Granted, report: NodeReport) -> None:
     """Granted → Ready once a report that was made after this grant shows the device.
 

@@ -74,6 +74,8 @@ class EndReason(StrEnum):
     """The pod vanished without its hub saying so."""
     DEVICE_LOST = "device-lost"
     """The device disappeared under the lease."""
+    NODE_REBOOTED = "node-rebooted"
+    """The node booted, and the device went with it."""
     FORCED = "forced"
     """An admin ended it."""
 

@@ -146,12 +146,15 @@ class NodeReport(Document):
         boot_id: changes when the node boots; instances do not survive that.
         applied_generation: of the last `DesiredNode` this report was made after; 0 before the first.
         simulated: the GPUs are a simulation, and whoever shows them must say so.
+        problem: why nothing may be granted on the whole node, a sentence; empty if it may. An agent that cannot see its GPUs (the
+            driver is missing) lists none of them: those it had are out of sight then, and not gone.
     """
 
     agent_version: Name
     boot_id: Name
     applied_generation: Count = 0
     simulated: bool = False
+    problem: Text = ""
     gpus: Annotated[tuple[GPUDocument, ...], Field(max_length=64)] = ()
     failures: Annotated[tuple[StepFailure, ...], Field(max_length=256)] = ()
 

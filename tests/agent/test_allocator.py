@@ -195,5 +195,5 @@ async def test_after_a_boot_the_old_leases_end_and_new_ones_begin(ledger: Alloca
         ended = await hub.lease(lease.lease_id)
         while ended.reason is None:
             ended = await hub.lease(lease.lease_id, wait_s=WAIT_S, known=ended)
-        assert ended.reason is EndReason.DEVICE_LOST
+        assert ended.reason is EndReason.NODE_REBOOTED
         assert devices(node) == set(), "it is not made again for somebody whose work is gone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,6 +199,27 @@ def test_mig_mode_changes_on_an_idle_empty_gpu_alone(make_rig: MakeRig, model: s
     rig.driver.destroy(made)
     rig.driver.set_mig_mode(gpu, False)
     assert rig.driver.list_gpus()[0].mig_enabled is False
+
+
+def test_a_mode_that_could_not_be_had_does_not_come_with_the_next_boot(make_rig: MakeRig) -> None:
+    rig = make_rig("a100-80gb")
+    gpu = rig.uuids[0]
+    rig.node.set_processes(gpu, 1)
+    with pytest.raises(DeviceInUse):
+        rig.driver.set_mig_mode(gpu, True)
+    rig.node.reboot()
+    assert rig.driver.list_gpus()[0].mig_enabled is False
+
+
+def test_only_the_device_that_was_seen_is_destroyed(make_rig: MakeRig) -> None:
+    """Ids and places come back: another device there is somebody else's."""
+    rig = make_rig()
+    gpu = rig.ready()
+    made = rig.driver.create(gpu, ONE, 0, 1)
+    for other in ("MIG-00000000-0000-5000-8000-000000000000", None):
+        with pytest.raises(DeviceNotFound):
+            rig.driver.destroy(replace(made, mig_uuid=other))
+    assert rig.driver.list_instances(gpu) == (made,)
 
 
 def test_switching_to_what_it_is_does_nothing(make_rig: MakeRig) -> None:

@@ -145,6 +145,7 @@ class Node:
     simulated: bool = False
     applied: int = 0
     failures: list[StepFailure] = field(default_factory=list)
+    boot_id: str = "boot-1"
     destroyed: list[tuple[str, int, int]] = field(default_factory=list)
 
     @property
@@ -154,7 +155,7 @@ class Node:
     def document(self) -> NodeReport:
         return NodeReport(
             agent_version="test",
-            boot_id="boot-1",
+            boot_id=self.boot_id,
             applied_generation=self.applied,
             simulated=self.simulated,
             gpus=tuple(board.document() for board in self.boards),

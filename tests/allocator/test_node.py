@@ -184,6 +184,42 @@ async def test_after_a_reboot_the_first_report_ends_the_leases(rig: Rig) -> None
     assert (await rig.state(lease)).reason is EndReason.DEVICE_LOST
 
 
+@pytest.mark.parametrize("profile", ["1g.10gb", None])
+async def test_a_device_that_is_there_again_after_a_boot_is_another_one(rig: Rig, profile: str | None) -> None:
+    node = await rig.node()
+    lease, granted = await rig.active("a", profile), await rig.acquire("b", "2g.20gb")
+    node.boot_id = "boot-2"
+    await node.report()
+    ended = await rig.state(lease)
+    assert (ended.state, ended.reason) == (LeaseState.RELEASING, EndReason.NODE_REBOOTED)
+    assert rig.audit(lease)[-1].why == "node n1 has booted"
+    rig.clock.move(41)
+    await node.turn(2)
+    closed = await rig.state(lease)
+    assert closed.state is LeaseState.CLOSED
+    assert closed.detail.startswith("Its node was restarted")
+    await node.turn(2)
+    assert (await rig.state(granted)).state is LeaseState.READY, "what had no device yet is made"
+
+
+async def test_without_a_driver_the_gpus_are_out_of_sight_and_not_gone(rig: Rig) -> None:
+    node = await rig.node()
+    lease, known = await rig.active("a"), node.document()
+    blind = known.model_copy(update={"gpus": (), "problem": "There is no NVIDIA driver here."})
+    await node.client.report("n1", blind)
+    waiting = await rig.acquire("b")
+    assert waiting.state is LeaseState.QUEUED, "it is possible, only not now"
+    assert (await rig.state(lease)).state is LeaseState.ACTIVE
+    offer = (await rig.hub.availability()).offer("1g.10gb")
+    assert offer is not None
+    assert (offer.free, offer.reason) == (0, "not available now: node n1: There is no NVIDIA driver here.")
+    async with rig.http() as http:
+        (shown,) = (await http.get("api/v1/nodes")).json()["nodes"]
+    assert (shown["problem"], len(shown["gpus"])) == ("There is no NVIDIA driver here.", 1)
+    await node.report()
+    assert (await rig.state(waiting)).state is LeaseState.GRANTED
+
+
 async def test_a_lost_gpu_keeps_its_leases_and_gets_no_new_ones(rig: Rig) -> None:
     node = await rig.node(models=("a100-80gb", "a100-80gb"))
     lease = await rig.active("a", "7g.80gb")

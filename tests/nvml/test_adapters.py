@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from mig_spawner.agent.driver.fake import FakeDriver
@@ -13,7 +10,6 @@ from mig_spawner.agent.inventory import Observer
 from mig_spawner.testing.gpu import SimulatedNode
 from tests.nvml import probe
 from tests.nvml.fixture import INSTALL, Imitation, has_oldest_wheel, has_real_driver, oldest_wheel
-from tests.nvml.worker import environment
 
 
 def test_the_oldest_wheel_is_another_one_and_reads_the_same(imitation: Imitation) -> None:
@@ -51,15 +47,3 @@ def test_library_and_simulation_report_the_same_node(imitation: Imitation) -> No
     ]
     for one, other in zip(of_library, simulated, strict=True):
         assert sorted(one.profiles, key=str) == sorted(other.profiles, key=str)
-
-
-def test_without_a_state_file_the_library_is_a_driver_that_is_not_loaded(imitation: Imitation) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "mig_spawner.cli", "agent", "--node=n", "--allocator-url=http://127.0.0.1:9"],
-        env=environment(imitation.library()) | {"MIG_AGENT_TOKEN": "t"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 1
-    assert result.stderr.startswith("mig-spawner agent: The NVIDIA driver is not loaded.")

@@ -146,6 +146,26 @@ async def test_an_agent_that_is_killed_leaves_the_devices_and_the_next_one_takes
         await until(lambda: node.mig_uuids(gpu) == {other.device_uuid})
 
 
+async def test_without_a_driver_it_stays_says_so_and_begins_when_there_is_one(
+    ledger: AllocatorApp, hub: AllocatorClient, imitation: Imitation, tmp_path: Path
+) -> None:
+    node = ImitatedNode(tmp_path, "node-a", ["a100-80gb"])
+    away = node.path.rename(tmp_path / "away")
+
+    def problem() -> str:
+        with ledger.desk.reading() as seen:
+            record = seen.nodes.get("node-a")
+            return "" if record is None or record.report is None else record.report.problem
+
+    async with agent(ledger, imitation.library(), node) as process:
+        await until(lambda: "driver is not loaded" in problem())
+        assert process.returncode is None
+        away.rename(node.path)
+        lease = await acquire(hub, "1", "1g.10gb")
+        assert lease.state is LeaseState.READY
+        assert problem() == ""
+
+
 async def test_the_memory_of_an_agent_with_sixteen_cut_gpus(
     ledger: AllocatorApp, hub: AllocatorClient, imitation: Imitation, tmp_path: Path
 ) -> None:

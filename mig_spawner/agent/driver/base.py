@@ -73,7 +73,7 @@ class Driver(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Begin the session. Raises `DriverError` with a sentence for the admin if there is no usable driver."""
+        """Begin the session; harmless within one. Raises `DriverError` with a sentence for the admin if there is no usable driver."""
 
     @abstractmethod
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Driver(ABC):
     def destroy(self, instance: Instance) -> None:
         """Destroy the compute instances of a GPU instance, then itself.
 
-        The instance is read again first: if its id now belongs to another profile or placement, nothing is touched.
+        The instance is read again first: if its id now belongs to another profile, placement or MIG device, nothing is touched.
 
         Raises:
             DeviceNotFound: it is gone already, or something else has its id.
@@ -135,6 +135,8 @@ class Driver(ABC):
     @abstractmethod
     def set_mig_mode(self, gpu_uuid: str, enabled: bool) -> None:
         """Switch MIG mode of an idle, empty GPU. On Ampere that resets it. UUIDs stay, handles and indices may not.
+
+        A change that cannot be had now is taken back, so that it does not happen with a reset that somebody else wants.
 
         Raises:
             DeviceInUse: it has clients or instances, or needs a reset that cannot be had now.

@@ -51,8 +51,8 @@ _KINDS: Final[dict[int, type[DriverError]]] = {
 
 _NO_DRIVER: Final = {
     LIBRARY_NOT_FOUND: "There is no NVIDIA driver here: libnvidia-ml.so.1 was not found. "
-    "Run the agent on a GPU node with the driver mounted, or use --driver fake.",
-    DRIVER_NOT_LOADED: "The NVIDIA driver is not loaded. Load it (nvidia-smi must work), then start the agent again.",
+    "Mount the driver of the node into the agent, keep the agent away from nodes without GPU, or use --driver fake.",
+    DRIVER_NOT_LOADED: "The NVIDIA driver is not loaded. Load it: nvidia-smi must work.",
 }
 
 _ADVICE: Final = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mig_spawner.agent.driver.base import Driver, GPUInfo, Instance
 from mig_spawner.domain.gpu import Profile
-from mig_spawner.errors import DeviceNotFound, DriverError
+from mig_spawner.errors import DeviceInUse, DeviceNotFound, DriverError
 from mig_spawner.testing.gpu import SimulatedNode
 from mig_spawner.testing.gpu.board import SimulatedInstance
 
@@ -56,12 +56,21 @@ class FakeDriver(Driver):
         )
         if found is None or (found.profile_id, found.placement) != (instance.profile_id, instance.placement):
             raise DeviceNotFound(f"GPU instance {instance.gpu_instance_id} of {instance.gpu_uuid} is gone.")
+        if found.mig_uuid not in (None, instance.mig_uuid):
+            raise DeviceNotFound(
+                f"GPU instance {instance.gpu_instance_id} of {instance.gpu_uuid} holds another device."
+            )
         if found.mig_uuid is not None:
             self._node.destroy_compute_instance(found.gpu_uuid, found.gpu_instance_id)
         self._node.destroy_gpu_instance(found.gpu_uuid, found.gpu_instance_id)
 
     def set_mig_mode(self, gpu_uuid: str, enabled: bool) -> None:
-        self._node.set_mig_mode(gpu_uuid, enabled)
+        try:
+            self._node.set_mig_mode(gpu_uuid, enabled)
+        except DeviceInUse:
+            with suppress(DriverError):  # Ampere keeps the wish for its next reset, when nobody wants it any more
+                self._node.set_mig_mode(gpu_uuid, not enabled)
+            raise
 
     def _read(self, gpu_uuid: str) -> GPUInfo | None:
         try:

@@ -165,11 +165,15 @@ class NVMLDriver(Driver):
         doing = f"switching MIG mode {'on' if enabled else 'off'} on {gpu_uuid}"
         with _translated(doing):
             status = int(pynvml.nvmlDeviceSetMigMode(gpu, int(enabled)))
+        # It may have been unbound and bound again meanwhile, so its handle is not taken for granted.
+        if status == pynvml.NVML_SUCCESS and _mig_enabled(self._handle(gpu_uuid)) is enabled:
+            return
+        # Ampere keeps the wish for its next reset. Nobody wants it by then, so it is taken back.
+        with suppress(DriverError, pynvml.NVMLError):
+            pynvml.nvmlDeviceSetMigMode(self._handle(gpu_uuid), int(not enabled))
         if status != pynvml.NVML_SUCCESS:
             raise _error(status, doing)
-        # It may have been unbound and bound again meanwhile, so its handle is not taken for granted.
-        if _mig_enabled(self._handle(gpu_uuid)) is not enabled:
-            raise DeviceInUse(f"MIG mode of {gpu_uuid} changes with its next reset. Reset it, or boot the node.")
+        raise DeviceInUse(f"MIG mode of {gpu_uuid} would change with its next reset only. Reset it, or boot the node.")
 
     def _drop(self) -> None:
         self._handles.clear()
