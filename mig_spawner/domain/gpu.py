@@ -152,11 +152,17 @@ class GPU:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is taken on one GPU: the slices as bits and the engines in use."""
+    """What is taken on one GPU: the slices as bits, the engines in use, and where one instance ends and the next begins.
+
+    Attributes:
+        mask: the taken memory slices, slice 0 lowest.
+        heads: the first slice of each instance. Two 1g and one 2g take the same slices, and do not give them back alike.
+    """
 
     gpu: GPU
     mask: int = 0
     engines: Engines = Engines()
+    heads: int = 0
 
     @property
     def empty(self) -> bool:
@@ -169,13 +175,12 @@ class Layout:
 
     def with_instance(self, profile: Profile, start: int) -> Layout:
         """The layout with one instance more. It does not ask whether that is allowed; see `allows`."""
-        return Layout(
-            self.gpu, self.mask | Placement(self.gpu.gpu_uuid, start, profile.size).mask, self.engines + profile.engines
-        )
+        window = ((1 << profile.size) - 1) << start
+        return Layout(self.gpu, self.mask | window, self.engines + profile.engines, self.heads | 1 << start)
 
     def with_taken(self, placement: Placement, engines: Engines = Engines()) -> Layout:
         """The layout with these slices taken by something whose profile need not be known."""
-        return Layout(self.gpu, self.mask | placement.mask, self.engines + engines)
+        return Layout(self.gpu, self.mask | placement.mask, self.engines + engines, self.heads | 1 << placement.start)
 
     def starts(self, profile: Profile) -> tuple[int, ...]:
         """Where one more instance of `profile` may begin now, ascending; empty if nowhere."""

@@ -10,20 +10,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from mig_spawner.domain.policy.apart import Apart, keep_apart
 from mig_spawner.domain.policy.base import Policy, Rank, Ranking
 from mig_spawner.domain.policy.choice import choose
 from mig_spawner.domain.policy.demand import UNKNOWN, Demand
+from mig_spawner.domain.policy.explain import Candidate, Explanation, explain
 from mig_spawner.domain.policy.fit import best_fit, driver_order, first_fit, worst_fit
 from mig_spawner.domain.policy.fragmentation import expected_fragmentation, min_fragmentation
 from mig_spawner.domain.policy.index import Index
+from mig_spawner.domain.policy.priced.plan import Plan, make_plan
+from mig_spawner.domain.policy.priced.ranking import planned, priced
 from mig_spawner.domain.policy.share import share_weighted
 
 __all__ = [
     "DEFAULT_POLICY",
     "POLICIES",
     "UNKNOWN",
+    "Apart",
+    "Candidate",
     "Demand",
+    "Explanation",
     "Index",
+    "Plan",
     "Policy",
     "Rank",
     "Ranking",
@@ -31,8 +39,13 @@ __all__ = [
     "choose",
     "driver_order",
     "expected_fragmentation",
+    "explain",
     "first_fit",
+    "keep_apart",
+    "make_plan",
     "min_fragmentation",
+    "planned",
+    "priced",
     "share_weighted",
     "worst_fit",
 ]
@@ -40,6 +53,12 @@ __all__ = [
 DEFAULT_POLICY: Final = "best-fit"
 
 _ALL: Final = (
+    Policy(
+        "auto",
+        "Plans ahead: of several worths of a GPU's state, the one that has served what people ask for best (ours).",
+        lambda demand: planned(Plan(demand)),
+        heeds_demand=True,
+    ),
     Policy("best-fit", "The fullest GPU with room, where it spoils least for large requests.", lambda _: best_fit),
     Policy("driver-order", "The first GPU with room, where the driver would cut.", lambda _: driver_order),
     Policy(
@@ -50,6 +69,12 @@ _ALL: Final = (
     ),
     Policy("first-fit", "The first GPU with room, at its first free slice.", lambda _: first_fit),
     Policy("min-fragmentation", "Blocks the fewest places for whatever might come (MFI).", min_fragmentation),
+    Policy(
+        "priced",
+        "Spends least of what a GPU's state is worth under prices for what people ask for (ours).",
+        priced,
+        heeds_demand=True,
+    ),
     Policy(
         "share-weighted",
         "Spends least of what people are likely to ask for next (SW).",

@@ -36,7 +36,7 @@ class Rank(NamedTuple):
 Ranking = Callable[[Layout, Profile, int], Rank]
 """Rank of making an instance of a profile at a free start of a GPU that is taken so.
 
-It must be pure and depend on the GPU's profiles, the taken slices and the engines in use alone: it is asked once for each such
+It must be pure and depend on the GPU's profiles, its instances and the engines in use alone: it is asked once for each such
 state, and the answer holds for every GPU in it.
 """
 
@@ -85,7 +85,7 @@ class Potential:
         """`value` is in memory slices of the GPU to this degree, times whatever is the same for all GPUs."""
         self._value = value
         self._degree = degree
-        self._known: dict[int, tuple[GPU, dict[tuple[int, Engines], int]]] = {}
+        self._known: dict[int, tuple[GPU, dict[tuple[int, int, Engines], int]]] = {}
 
     def __call__(self, layout: Layout, profile: Profile, start: int) -> Rank:
         raised = self.value(layout.with_instance(profile, start)) - self.value(layout)
@@ -99,7 +99,7 @@ class Potential:
                 self._known.clear()
             # The GPU is kept beside the numbers: its id stays its own as long as it lives.
             known = self._known[id(layout.gpu)] = (layout.gpu, {})
-        key = (layout.mask, layout.engines)
+        key = (layout.mask, layout.heads, layout.engines)
         value = known[1].get(key)
         if value is None:
             if len(known[1]) >= _STATES_KNOWN:

@@ -1,7 +1,7 @@
 """Each state of occupancy is ranked once, whatever number of GPUs are in it.
 
-Two GPUs that offer the same profiles, with the same slices taken and the same engines in use, are in the same state: a ranking
-cannot tell them apart. There are some hundred states on an eight-slice grid, and GPUs come and go between them. So a
+Two GPUs that offer the same profiles, with instances in the same places and the same engines in use, are in the same state: a
+ranking cannot tell them apart. There are some hundred states on an eight-slice grid, and GPUs come and go between them. So a
 table remembers, for every state that was met, the best start of every profile and how it compares with other GPUs.
 
 Tables are filled as states are met, since foreign instances make states that no sequence of our own would reach.
@@ -44,15 +44,17 @@ class Table:
         self._gpu = gpu
         self._ranking = ranking
         self._profiles = {profile.name: profile for profile in reversed(gpu.profiles)}
-        self._best: dict[ProfileName, dict[tuple[int, Engines], Best | None]] = {name: {} for name in self._profiles}
-        self._rows: dict[tuple[int, Engines], Mapping[ProfileName, Best]] = {}
+        self._best: dict[ProfileName, dict[tuple[int, int, Engines], Best | None]] = {
+            name: {} for name in self._profiles
+        }
+        self._rows: dict[tuple[int, int, Engines], Mapping[ProfileName, Best]] = {}
 
     def best(self, name: ProfileName, layout: Layout) -> Best | None:
         """The best place for a profile, or None if the GPU does not offer it or has no room."""
         column = self._best.get(name)
         if column is None:
             return None
-        key = (layout.mask, layout.engines)
+        key = (layout.mask, layout.heads, layout.engines)
         best = column.get(key, _UNMET)
         if best is _UNMET:
             if len(column) >= STATES_KNOWN:
@@ -62,7 +64,7 @@ class Table:
 
     def row(self, layout: Layout) -> Mapping[ProfileName, Best]:
         """The best places of all profiles for which there is room."""
-        key = (layout.mask, layout.engines)
+        key = (layout.mask, layout.heads, layout.engines)
         row = self._rows.get(key)
         if row is None:
             if len(self._rows) >= STATES_KNOWN:
@@ -74,7 +76,7 @@ class Table:
 
     def _find(self, name: ProfileName, layout: Layout) -> Best | None:
         profile = self._profiles[name]
-        layout = Layout(self._gpu, layout.mask, layout.engines)
+        layout = Layout(self._gpu, layout.mask, layout.engines, layout.heads)
         places = ((self._ranking(layout, profile, start), start) for start in layout.starts(profile))
         best = min(places, default=None)
         return None if best is None else Best(best[0].gpu, best[1], profile)
