@@ -64,7 +64,11 @@ class Cluster:
         self._kube: EmbeddedKube | ControlPlane
         if programs is None:
             self._tokens = {name: secrets.token_hex(16) for name in users}
-            self._kube = EmbeddedKube(tokens={self._tokens[n]: user for n, user in users.items()}, anonymous=False)
+            self._kube = EmbeddedKube(
+                tokens={self._tokens[n]: user for n, user in users.items()},
+                anonymous=False,
+                audit_log=workspace.logs / "kubernetes-audit.log",
+            )
         else:
             environ = {MARK: str(workspace.root)}
             self._kube = plane = ControlPlane(

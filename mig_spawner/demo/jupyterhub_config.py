@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from mig_spawner.spawner import setup
+from mig_spawner.testing.kube.strict import ask_for_strict_validation
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 
@@ -49,6 +50,8 @@ c.MIGSpawner.queue_timeout = 600
 c.MIGSpawner.live_interval = 2  # so that one sees it; 10 s is kinder to a hub with a class of students
 
 # --- the notebooks' pods ------------------------------------------------------------------------------------------
+# A real API server drops unknown fields of a pod in silence; here a misspelt one shall be seen.
+ask_for_strict_validation()
 shell = ["bash", "--noprofile", "--norc"] if shutil.which("bash") else ["sh"]
 c.KubeSpawner.namespace = "default"
 c.KubeSpawner.environment = {

@@ -19,6 +19,7 @@ from mig_spawner.testing.controlplane import ControlPlane
 from mig_spawner.testing.kube import EmbeddedKube, KubeUser
 from mig_spawner.wire.lease import LeaseDocument
 from tests.allocator.rig import until
+from tests.kube.referee import Referee
 
 ACCOUNT: Final = "mig-allocator"
 ADMIN_TOKEN: Final = "admin-token-for-tests"
@@ -97,14 +98,15 @@ def annotations_of(lease: LeaseDocument, **changes: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def embedded_cluster(folder: Path) -> AsyncIterator[Cluster]:
-    """A namespace of an embedded API server that is made for it."""
+async def embedded_cluster(folder: Path, referee: Referee | None) -> AsyncIterator[Cluster]:
+    """A namespace of an embedded API server that is made for it; the referee judges the pods that were made there."""
     namespace = _namespace()
     users = {
         ADMIN_TOKEN: KubeUser("admin", ("system:masters",)),
         ALLOCATOR_TOKEN: KubeUser(f"system:serviceaccount:{namespace}:{ACCOUNT}", ("system:authenticated",)),
     }
-    async with EmbeddedKube(tokens=users, anonymous=False) as kube:
+    audit_log = folder / "kubernetes-audit.log"
+    async with EmbeddedKube(tokens=users, anonymous=False, audit_log=audit_log) as kube:
 
         async def cut() -> None:
             kube.forget_history()
@@ -114,6 +116,8 @@ async def embedded_cluster(folder: Path) -> AsyncIterator[Cluster]:
         kube.write_kubeconfig(folder / OURS, token=ALLOCATOR_TOKEN, namespace=namespace)
         async with _opened(Cluster(namespace, folder, await _client(admin), cut)) as cluster:
             yield cluster
+    if referee is not None:
+        referee.judge(audit_log)
 
 
 @asynccontextmanager

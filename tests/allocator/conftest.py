@@ -15,8 +15,9 @@ from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.wire.client import AllocatorClient
 from tests.allocator.rig import SERVICE_TOKEN, Clock, Rig, open_app
 from tests.controlplane.fixture import control_plane
+from tests.kube.referee import referee
 
-__all__ = ["control_plane"]
+__all__ = ["control_plane", "referee"]
 
 NODES = ("n1", "n2", "n3")
 

@@ -13,11 +13,12 @@ from mig_spawner.allocator.pods.base import PodListing
 from mig_spawner.allocator.pods.kube import KubePods
 from tests.allocator.cluster import Cluster, embedded_cluster
 from tests.allocator.rig import until
+from tests.kube.referee import Referee
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with embedded_cluster(tmp_path) as cluster:
+async def cluster(tmp_path: Path, referee: Referee | None) -> AsyncIterator[Cluster]:
+    async with embedded_cluster(tmp_path, referee) as cluster:
         yield cluster
 
 

@@ -18,6 +18,7 @@ from mig_spawner.wire.lease import LeaseDocument, LeaseState
 from tests.allocator.cluster import Cluster, annotations_of, embedded_cluster, real_cluster
 from tests.allocator.conftest import MakeRig, rigs
 from tests.allocator.rig import Clock, Node, Rig, until
+from tests.kube.referee import Referee
 
 # The real server lives in the event loop of the session, and so does whoever restarts it.
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -36,8 +37,8 @@ def plane(request: pytest.FixtureRequest) -> ControlPlane | None:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def cluster(plane: ControlPlane | None, tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with embedded_cluster(tmp_path) if plane is None else real_cluster(plane, tmp_path) as cluster:
+async def cluster(plane: ControlPlane | None, tmp_path: Path, referee: Referee | None) -> AsyncIterator[Cluster]:
+    async with embedded_cluster(tmp_path, referee) if plane is None else real_cluster(plane, tmp_path) as cluster:
         yield cluster
 
 

@@ -19,6 +19,11 @@ import pytest
 from playwright.async_api import Browser, async_playwright
 
 from tests.browser.desk import Demo, Desks
+from tests.controlplane.assets import in_ci
+from tests.controlplane.fixture import control_plane
+from tests.kube.referee import Referee, referee
+
+__all__ = ["control_plane", "referee"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -35,7 +40,7 @@ MENU: Final = """
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def demo(tmp_path_factory: pytest.TempPathFactory, referee: Referee | None) -> Iterator[Demo]:
     folder = tmp_path_factory.mktemp("demo")
     menu = folder / "menu.yaml"
     menu.write_text(MENU)
@@ -73,6 +78,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         finally:
             process.kill()
             process.wait()
+    if referee is not None:
+        referee.judge(folder / "logs" / "kubernetes-audit.log")
 
 
 def _printed(process: subprocess.Popen[bytes], log: Path) -> Demo:
@@ -98,7 +105,8 @@ def _printed(process: subprocess.Popen[bytes], log: Path) -> Demo:
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine (Debian: apt install chromium)")
+        give_up = pytest.fail if in_ci(os.environ) else pytest.skip
+        give_up("there is no Chromium on this machine (Debian: apt install chromium)")
     arguments = ["--disable-gpu", "--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)

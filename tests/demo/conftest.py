@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.controlplane.fixture import control_plane
 from tests.demo.command import Command
+from tests.kube.referee import referee
+
+__all__ = ["control_plane", "referee"]
 
 
 @pytest.fixture

@@ -11,24 +11,33 @@ import time
 
 import pytest
 
+from mig_spawner.testing.kube.audit import created
 from tests.controlplane.fixture import assets_or_skip
 from tests.demo.command import Command
+from tests.kube.referee import Referee
 
 pytestmark = pytest.mark.hub
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_scripted_tour_passes_in_time_and_leaves_nothing(command: Command) -> None:
+def test_the_scripted_tour_passes_in_time_and_leaves_nothing(
+    command: Command, referee: Referee | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     # Two cores are enough for 120 s; others who work on this machine at the same time get their share.
     limit_s = 120 * max(1.0, os.getloadavg()[0] / 2)
     began = time.monotonic()
-    status, output = command.run("demo", "--check", timeout_s=280)
+    logs = tmp_path_factory.mktemp("logs")
+    status, output = command.run("demo", "--check", "--logs", str(logs), timeout_s=280)
     assert status == 0, output
     assert output.count("✓") >= 10, output
     assert time.monotonic() - began < limit_s, output
     assert command.left_processes() == []
     assert command.left_files() == []
+    audit_log = logs / "kubernetes-audit.log"
+    assert len(list(created(audit_log, "pods"))) >= 4
+    if referee is not None:
+        referee.judge(audit_log)
 
 
 @pytest.mark.slow

@@ -24,11 +24,12 @@ from kubernetes_asyncio.client.rest import RESTResponse
 
 from mig_spawner.testing.controlplane.run import HUB, ControlPlane
 from mig_spawner.testing.kube import EmbeddedKube, Kubelet, KubeUser, NodeSpec
+from mig_spawner.testing.kube.strict import WRITES
 from tests.controlplane.fixture import control_plane
 from tests.kube.difference import DIFFERENCES
-from tests.kube.strict import WRITES, ask_for_strict_validation
+from tests.kube.referee import referee
 
-__all__ = ["control_plane"]
+__all__ = ["control_plane", "referee"]
 
 T = TypeVar("T")
 
@@ -225,12 +226,6 @@ _shared_context = functools.cache(ssl.create_default_context)
 def one_tls_context(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Kubernetes client reads the machine's certificates anew, which takes longer than most tests here."""
     monkeypatch.setattr(ssl, "create_default_context", _shared_context)
-
-
-@pytest.fixture(autouse=True)
-def strict_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every pod that a test has made is valid to the last field."""
-    ask_for_strict_validation(monkeypatch)
 
 
 @pytest.fixture(scope="session", params=[EMBEDDED, pytest.param("real", marks=pytest.mark.controlplane)])

@@ -20,6 +20,10 @@ from mig_spawner.spawner.background import close_clients
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
+from tests.controlplane.fixture import control_plane
+from tests.kube.referee import referee
+
+__all__ = ["control_plane", "referee"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MENU: list[dict[str, Any]] = [

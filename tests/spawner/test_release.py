@@ -22,6 +22,7 @@ from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.client import AllocatorClient
 
 if TYPE_CHECKING:
+    from tests.kube.referee import Referee
     from tests.spawner.conftest import ScriptedAllocator
 
 NAME = "jupyter-ada"
@@ -61,15 +62,20 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, allocator: ScriptedAllocator, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+async def scene(
+    tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Scene]:
     monkeypatch.setattr(release_module, "_LOOK_EVERY_S", 0.02)
-    async with EmbeddedKube() as kube:
+    audit_log = tmp_path / "kubernetes-audit.log"
+    async with EmbeddedKube(audit_log=audit_log) as kube:
         configuration = client.Configuration()
         path = kube.write_kubeconfig(tmp_path / "kubeconfig.yaml")
         await config.load_kube_config(str(path), client_configuration=configuration)
         async with client.ApiClient(configuration) as api_client, allocator.client() as allocator_client:
             yield Scene(kube, client.CoreV1Api(api_client), allocator, allocator_client)
             await close_clients()
+    if referee is not None:
+        referee.judge(audit_log)
 
 
 async def test_a_pod_that_was_never_asked_for_is_none(scene: Scene) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from mig_spawner.testing.kube import errors, resources
 from mig_spawner.testing.kube.access import Access, Attempt, KubeUser
+from mig_spawner.testing.kube.audit import AuditLog
 from mig_spawner.testing.kube.deletion import DeleteOptions
 from mig_spawner.testing.kube.discovery import discover
 from mig_spawner.testing.kube.errors import StatusError
@@ -38,18 +39,19 @@ _SHOWN_WHEN_DELETED = {
 _BODY_LIMIT_BYTES = 3 * 1024 * 1024
 
 
-def build_app(registry: Registry, access: Access) -> web.Application:
+def build_app(registry: Registry, access: Access, audit: AuditLog) -> web.Application:
     """The API as an aiohttp application."""
-    handlers = _Handlers(registry, access)
+    handlers = _Handlers(registry, access, audit)
     app = web.Application(client_max_size=_BODY_LIMIT_BYTES)
     app.router.add_route("*", "/{path:.*}", handlers.answer)
     return app
 
 
 class _Handlers:
-    def __init__(self, registry: Registry, access: Access) -> None:
+    def __init__(self, registry: Registry, access: Access, audit: AuditLog) -> None:
         self._registry = registry
         self._access = access
+        self._audit = audit
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -85,7 +87,7 @@ class _Handlers:
                 stored = self._registry.objects.get(_stored_as(target.resource), target.namespace, target.name)
                 return _respond(request, target.resource, _shown(target.resource, stored))
             case "create":
-                return await self._create(request, target)
+                return await self._create(request, target, user)
             case "update" | "patch":
                 return await self._change(request, target)
             case _:
@@ -132,7 +134,7 @@ class _Handlers:
                     event = await anext(events, None)
         return response
 
-    async def _create(self, request: web.Request, target: Target) -> web.Response:
+    async def _create(self, request: web.Request, target: Target, user: KubeUser) -> web.Response:
         given = await _read_json(request)
         dry_run = _is_dry_run(request.query, "CreateOptions")
         if target.subresource == "binding":
@@ -146,6 +148,8 @@ class _Handlers:
         if target.resource == EVENTS_V1 and isinstance(given, dict):
             given = to_core(given)
         created = await self._create_maybe_late(target, given, dry_run)
+        if not dry_run:
+            self._audit.created(user, target.resource, target.namespace, given)
         return web.json_response(_shown(target.resource, created), status=201)
 
     async def _create_maybe_late(self, target: Target, given: Any, dry_run: bool) -> Manifest:

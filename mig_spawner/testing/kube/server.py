@@ -12,6 +12,7 @@ from aiohttp import web
 
 from mig_spawner.testing.kube import resources
 from mig_spawner.testing.kube.access import Access, KubeUser
+from mig_spawner.testing.kube.audit import AuditLog
 from mig_spawner.testing.kube.handlers import build_app
 from mig_spawner.testing.kube.knobs import KubeKnobs
 from mig_spawner.testing.kube.objects import Objects
@@ -52,15 +53,18 @@ class EmbeddedKube:
         knobs: KubeKnobs | None = None,
         tokens: Mapping[str, KubeUser] | None = None,
         anonymous: bool = True,
+        audit_log: Path | None = None,
     ) -> None:
         """`port` of 0 takes a free one. `tokens` maps bearer tokens to users, whom RBAC then binds, and makes an unknown
         token a 401; `None` takes any token for an admin's. `anonymous` takes a request without a token for an admin's,
-        as kubectl needs it, which sends no token over plain HTTP."""
+        as kubectl needs it, which sends no token over plain HTTP. `audit_log` is a file that gets a line for each object
+        that was created, see `audit`."""
         self.knobs = knobs if knobs is not None else KubeKnobs()
         self._port = port
         self._objects = Objects()
         self._registry = Registry(self._objects, self.knobs)
         self._access = Access(self._objects, tokens, anonymous=anonymous)
+        self._audit = AuditLog(audit_log)
         self._runner: web.AppRunner | None = None
 
     @property
@@ -74,7 +78,9 @@ class EmbeddedKube:
         for resource, manifest in _FIRST_OBJECTS:
             if self._objects.find(resource, "", manifest["metadata"]["name"]) is None:  # type: ignore[index]
                 self._registry.create(resource, "", manifest)
-        runner = web.AppRunner(build_app(self._registry, self._access), access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            build_app(self._registry, self._access, self._audit), access_log=None, shutdown_timeout=1.0
+        )
         await runner.setup()
         try:
             site = web.TCPSite(runner, _HOST, self._port)

@@ -13,14 +13,8 @@ from kubespawner.clients import load_config
 from mig_spawner.testing.controlplane.run import HUB, ControlPlane
 from tests.controlplane.corner import Corner, corner
 from tests.controlplane.fixture import control_plane
-from tests.kube.strict import ask_for_strict_validation
 
 __all__ = ["control_plane", "corner"]
-
-
-@pytest.fixture(autouse=True)
-def strict_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    ask_for_strict_validation(monkeypatch)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from bs4 import BeautifulSoup
 
 from mig_spawner.testing.kube import EmbeddedKube, KubeKnobs, Kubelet, NodeSpec
 from mig_spawner.wire.client import AllocatorClient
+from tests.kube.referee import Referee
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
@@ -39,6 +40,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.knobs = KubeKnobs()
         self.kubeconfig = folder / "kubeconfig.yaml"
+        self.audit_log = folder / "kubernetes-audit.log"
         self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -59,7 +61,7 @@ class Cluster:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _open(self) -> None:
-        kube = await self._stack.enter_async_context(EmbeddedKube(knobs=self.knobs))
+        kube = await self._stack.enter_async_context(EmbeddedKube(knobs=self.knobs, audit_log=self.audit_log))
         self.url = kube.url
         kube.write_kubeconfig(self.kubeconfig)
         state = self._folder / "kubelet"
@@ -183,6 +185,14 @@ def _free_ports(count: int) -> list[int]:
     for s in held:
         s.close()
     return ports
+
+
+@pytest.fixture(autouse=True)
+def every_pod_is_valid(world: World, referee: Referee | None) -> Iterator[None]:
+    """What the hub had made during a test, a real API server takes as well, to the last field."""
+    yield
+    if referee is not None:
+        referee.judge(world.cluster.audit_log)
 
 
 @pytest.fixture(scope="session")

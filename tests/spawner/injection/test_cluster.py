@@ -18,7 +18,6 @@ from mig_spawner.spawner import MIGSpawner
 from mig_spawner.spawner.error import Reason, SpawnRefused
 from mig_spawner.spawner.injection.trait import WAYS
 from mig_spawner.wire.lease import LeaseDocument
-from tests.kube.strict import ask_for_strict_validation
 
 if TYPE_CHECKING:
     from tests.spawner.conftest import ScriptedAllocator
@@ -31,11 +30,6 @@ UUIDS = [f"MIG-{number}d9e4a1c-0000-5000-8000-000000000000" for number in range(
 SHOW = "import os, time; print(os.environ.get('NVIDIA_VISIBLE_DEVICES'), flush=True); time.sleep(600)"
 MakeLease = Callable[..., LeaseDocument]
 MakeServer = Callable[..., MIGSpawner]
-
-
-@pytest.fixture(autouse=True)
-def strict_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    ask_for_strict_validation(monkeypatch)
 
 
 @pytest.fixture
