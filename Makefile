@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Processes that share the tests. They wait as much as they work: one more than there are cores, but each may start a control plane.
+PYTEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 7 ? n + 1 : 8)))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo controlplane test lint format bench docs clean
@@ -32,7 +34,7 @@ controlplane: $(BIN)/.dev ## build the Kubernetes control plane for tests (once;
 	@$(BIN)/python -m tests.controlplane
 
 test: lint controlplane ## lint, types and the whole test suite (PYTEST_ARGS="-k form" for a part)
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 lint: $(BIN)/.dev ## style, types, import directions, templates
 	$(BIN)/ruff check .
