@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 from traitlets import TraitType
 from traitlets.config import Configurable
 
 from mig_spawner.agent.app import AgentApp
 from mig_spawner.allocator.app import AllocatorApp
+from mig_spawner.cli import main
 from mig_spawner.spawner import MIGSpawner
 
-PAGE = Path(__file__).parent / "reference" / "configuration.md"
+FOLDER = Path(__file__).parent / "reference"
 
 PARTS: list[tuple[type[Configurable], str]] = [
     (MIGSpawner, "In `jupyterhub_config.py`, `c.MIGSpawner.<name>`; everything of KubeSpawner holds as well."),
@@ -57,7 +59,56 @@ def _default(trait: TraitType[Any, Any]) -> str:
     return f"`{value}`" if value not in {"''", "None", "traitlets.Undefined"} else "empty, or as told below"
 
 
+def commands() -> str:
+    """The page on the command line, as Markdown."""
+    lines = [
+        "# Command line",
+        "",
+        "Written by `make docs` from the code. How to use it: [the command line](../cli.md).",
+    ]
+    return "\n".join([*lines, *_command("mig-spawner", main), ""])
+
+
+def _command(path: str, command: click.Command) -> Iterable[str]:
+    context = click.Context(command, info_name=path)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            verb = command.get_command(context, name)
+            if verb is not None:
+                yield from _command(f"{path} {name}", verb)
+        return
+    arguments = [p for p in command.params if isinstance(p, click.Argument) and p.metavar]
+    options = [p for p in command.params if isinstance(p, click.Option)]
+    words = [path, *(["[OPTIONS]"] if options else []), *(str(p.metavar) for p in arguments)]
+    yield from ("", f"## `{' '.join(words)}`", "", inspect.cleandoc(command.help or ""))
+    if options:
+        yield from ("", "| option | is |", "|---|---|")
+    for option in options:
+        takes = "" if option.is_flag else f" {option.metavar or _taken(option)}"
+        yield f"| `{', '.join(option.opts)}{takes}` | {_option_text(option)} |"
+
+
+def _taken(option: click.Option) -> str:
+    choices = getattr(option.type, "choices", None)
+    return "\\|".join(str(choice) for choice in choices) if choices else option.type.name.upper()
+
+
+def _option_text(option: click.Option) -> str:
+    shown = option.to_info_dict()["default"] if option.show_default else None
+    told = [
+        (option.help or "").replace("|", "\\|"),
+        f"Default: `{shown}`." if shown is not None else "",
+        "Repeatable." if option.multiple else "",
+        f"Or `${option.envvar}`." if option.envvar else "",
+    ]
+    return " ".join(part for part in told if part)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"configuration.md": configuration, "cli.md": commands}
+
+
 if __name__ == "__main__":
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(configuration(), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(Path.cwd())}" if PAGE.is_relative_to(Path.cwd()) else f"wrote {PAGE}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+        print(f"wrote docs/reference/{name}")

@@ -22,7 +22,7 @@ from mig_spawner.agent.thread import DriverThread
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest, MigSpawnerError
 from mig_spawner.testing.gpu import SimulatedNode
-from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.client import ONCE, AllocatorClient
 
 TOKEN_VARIABLE = "MIG_AGENT_TOKEN"  # noqa: S105  # the name of the variable, not a token
 _MAX_GPUS = 16
@@ -136,7 +136,8 @@ class AgentApp(Application):
     async def _serve(self, driver: Driver, token: str) -> None:
         thread = DriverThread(driver)
         try:
-            async with AllocatorClient(self.allocator_url, token) as client:
+            # The loop has its own pauses: it looks at the GPUs before it asks again.
+            async with AllocatorClient(self.allocator_url, token, patience=ONCE) as client:
                 loop = AgentLoop(
                     self.node,
                     thread,

@@ -1,20 +1,51 @@
 """`mig-spawner`: the verbs people type. Every command is a thin caller; the work is done by the part it names.
 
 `allocator` and `agent` hand their arguments to traitlets applications, as admins of a hub expect
-(`--help-all`, `--AllocatorApp.bind_url=…`, a configuration file).
+(`--help-all`, `--AllocatorApp.bind_url=…`, a configuration file). Every other verb has a module of its own here, which is imported
+when the verb is used: no verb pays for what another one needs.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from typing import Final
+
 import click
 
 from mig_spawner import __version__
-from mig_spawner.cli.demo import demo
+from mig_spawner.cli.outcome import EPILOG
 
 _HAND_OVER = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
+VERBS: Final[Mapping[str, str]] = {
+    "acquire": "mig_spawner.cli.acquire",
+    "availability": "mig_spawner.cli.availability",
+    "demo": "mig_spawner.cli.demo",
+    "leases": "mig_spawner.cli.leases",
+    "release": "mig_spawner.cli.release",
+    "renew": "mig_spawner.cli.renew",
+    "wait": "mig_spawner.cli.wait",
+}
+"""The module of each verb; the command in it is called as the verb, with `_` for `-`."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Verbs(click.Group):
+    """Imports a verb when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *VERBS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        known = super().get_command(ctx, cmd_name)
+        if known is not None or cmd_name not in VERBS:
+            return known
+        command = getattr(importlib.import_module(VERBS[cmd_name]), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)  # noqa: S101  # for the type checker
+        return command
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="mig-spawner")
 def main() -> None:
     """Fractional GPU notebooks for JupyterHub."""
@@ -36,6 +67,3 @@ def agent(arguments: tuple[str, ...]) -> None:
     from mig_spawner.agent.app import AgentApp
 
     AgentApp.launch_instance(argv=list(arguments))
-
-
-main.add_command(demo)

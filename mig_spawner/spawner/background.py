@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.client import ONCE, AllocatorClient
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str, float], AllocatorClient]] = (
     WeakKeyDictionary()
@@ -20,7 +20,8 @@ def shared_client(url: str, token: str, timeout_s: float) -> AllocatorClient:
     clients = _clients.setdefault(asyncio.get_running_loop(), {})
     key = (url, token, timeout_s)
     if key not in clients:
-        clients[key] = AllocatorClient(url, token, timeout_s=timeout_s)
+        # A start of a server has its own rule for asking again, and a form would rather be shown without counts than late.
+        clients[key] = AllocatorClient(url, token, timeout_s=timeout_s, patience=ONCE)
     return clients[key]
 
 

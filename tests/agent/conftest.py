@@ -19,7 +19,7 @@ from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.loop import AgentLoop
 from mig_spawner.agent.thread import DriverThread
 from mig_spawner.testing.gpu import SimulatedNode
-from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.client import ONCE, AllocatorClient
 from mig_spawner.wire.node import (
     DesiredInstance,
     DesiredNode,
@@ -233,7 +233,7 @@ async def start_agent(allocator: TinyAllocator) -> AsyncIterator[StartAgent]:
         node = node or SimulatedNode("node-a", models or ("a100-80gb",))
         thread = DriverThread(driver or FakeDriver(node))
         await thread.open()
-        client = AllocatorClient(allocator.url, token)
+        client = AllocatorClient(allocator.url, token, patience=ONCE)
         loop = AgentLoop("node-a", thread, client, dynamic=dynamic, simulated=True, report_interval_s=report_interval_s)
         agent = Agent(node, thread, client, loop, asyncio.ensure_future(loop.run()))
         running.append(agent)

@@ -11,6 +11,7 @@ import pytest
 
 from mig_spawner.allocator.handlers import API
 from mig_spawner.allocator.metrics import Metrics
+from mig_spawner.cli.outcome import Outcome
 from mig_spawner.domain.lease import EndReason
 from mig_spawner.wire.problem import ProblemCode
 
@@ -27,9 +28,15 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_page_on_settings_is_what_the_code_says() -> None:
-    page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
-    assert page == generator().configuration(), "run `make docs`"
+@pytest.mark.parametrize("name", ["configuration.md", "cli.md"])
+def test_a_page_from_the_code_is_what_the_code_says(name: str) -> None:
+    page = (DOCS / "reference" / name).read_text(encoding="utf-8")
+    assert page == generator().PAGES[name](), "run `make docs`"
+
+
+def test_the_page_on_the_command_line_names_every_exit_code() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert [outcome for outcome in Outcome if f"| {outcome.value} |" not in page] == []
 
 
 def test_every_setting_says_what_it_is_for() -> None:

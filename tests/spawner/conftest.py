@@ -18,7 +18,7 @@ from mig_spawner.spawner import MIGSpawner
 from mig_spawner.spawner import spawner as spawner_module
 from mig_spawner.spawner.background import close_clients
 from mig_spawner.wire.availability import Availability, OfferDocument
-from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.client import ONCE, AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
 from tests.controlplane.fixture import control_plane
 from tests.kube.referee import referee
@@ -111,7 +111,9 @@ class ScriptedAllocator:
         return [body for _, called, body in self.calls if called == path]
 
     def client(self) -> AllocatorClient:
-        return AllocatorClient("http://allocator/services/mig", "a-token", transport=httpx.MockTransport(self._answer))
+        return AllocatorClient(
+            "http://allocator/services/mig", "a-token", patience=ONCE, transport=httpx.MockTransport(self._answer)
+        )
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/services/mig/api/v1/")

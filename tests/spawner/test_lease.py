@@ -18,7 +18,7 @@ from mig_spawner.spawner import lease as lease_module
 from mig_spawner.spawner.error import Reason, SpawnRefused
 from mig_spawner.spawner.lease import LeaseKeeper
 from mig_spawner.spawner.progress import Progress
-from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.client import ONCE, AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseRelease
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ async def test_a_question_that_was_cancelled_is_undone_when_its_answer_comes(
             return httpx.Response(200, content=lease("ready").model_dump_json())
         return httpx.Response(200, json={"leases": []})
 
-    client = AllocatorClient("http://allocator/services/mig", "t", transport=httpx.MockTransport(answer))
+    client = AllocatorClient("http://allocator/services/mig", "t", patience=ONCE, transport=httpx.MockTransport(answer))
     keeper = LeaseKeeper(lambda: client, lambda: Holder("7", "", "ada"), logging.getLogger("test"))
     task = asyncio.ensure_future(acquire(keeper, Progress()))
     await asked.wait()

@@ -12,7 +12,7 @@ from mig_spawner.domain.lease import Holder
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import SliceRequest
 from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
-from mig_spawner.wire.client import AllocatorClient
+from mig_spawner.wire.client import ONCE, AllocatorClient
 from mig_spawner.wire.lease import LeaseRequest, LeaseState
 
 QUEUED = {
@@ -28,7 +28,8 @@ REQUEST = LeaseRequest.of(SliceRequest(ProfileName(1, 10)), Holder("7", "", "ali
 
 
 def client(answer: Callable[[httpx.Request], httpx.Response]) -> AllocatorClient:
-    return AllocatorClient("http://allocator/services/mig", "a-secret-token", transport=httpx.MockTransport(answer))
+    transport = httpx.MockTransport(answer)
+    return AllocatorClient("http://allocator/services/mig", "a-secret-token", patience=ONCE, transport=transport)
 
 
 async def test_acquire_sends_the_token_the_holder_and_the_wait_and_reads_a_lease() -> None:

@@ -1,0 +1,57 @@
+"""`mig-spawner acquire`."""
+
+from __future__ import annotations
+
+import click
+
+from mig_spawner.cli.holder import DEFAULT_SERVER, holder_of, request_of, with_holder, with_request
+from mig_spawner.cli.option import Access, with_access, with_json
+from mig_spawner.cli.outcome import Verb
+from mig_spawner.cli.show import lease_lines, print_json, progress
+from mig_spawner.cli.waiting import wait_ready
+
+
+@click.command(cls=Verb)
+@with_request
+@with_holder
+@click.option(
+    "--server",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    help="What it is for. You have one lease for each: to ask again gives you the same one.",
+)
+@click.option("--wait", is_flag=True, help="Return when the slice is ready. Whoever stops waiting keeps the place.")
+@with_access
+@with_json
+def acquire(
+    access: Access,
+    profile: str | None,
+    memory_gb: float | None,
+    wait_budget_s: float | None,
+    duration_s: float | None,
+    user: str | None,
+    user_id: str | None,
+    server: str,
+    *,
+    whole: bool,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Lease a slice, or stand in line for one."""
+    request = request_of(
+        holder_of(user, user_id, server),
+        profile=profile,
+        memory_gb=memory_gb,
+        whole=whole,
+        wait_budget_s=wait_budget_s,
+        duration_s=duration_s,
+    )
+    with access.client() as client:
+        lease = client.acquire(request)
+        if wait:
+            with progress() as tell:
+                lease = wait_ready(client, lease, tell)
+    if as_json:
+        print_json(lease)
+    else:
+        lease_lines(lease)

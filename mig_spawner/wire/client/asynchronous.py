@@ -1,0 +1,141 @@
+"""`AllocatorClient`: for `async` code."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from mig_spawner.wire.availability import Availability, Ticket
+from mig_spawner.wire.client import verb
+from mig_spawner.wire.client.answer import Lost, Reply
+from mig_spawner.wire.client.connection import DEFAULT_TIMEOUT_S, reply_of, settings
+from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
+from mig_spawner.wire.client.patience import Patience
+from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.node import DesiredNode, NodeReport
+
+R = TypeVar("R")
+
+
+class AllocatorClient:
+    """Calls the allocator. Safe to share between tasks of one event loop; close it when done.
+
+    Args:
+        url: where the API lives, with the service prefix: `http://mig-allocator:8080/services/mig`.
+        token: sent as a bearer token; it never appears in `repr` or errors.
+        timeout_s: for one answer, on top of what a long poll waits for.
+        patience: how often a call that got no answer is made again; `ONCE` for callers with a rule of their own.
+        ca_file: certificates to trust instead of the usual ones, for `https:`.
+        transport: for tests.
+
+    Every method raises `AllocatorUnavailable` when there is no usable answer, and `AllocatorRefused` when the answer is no.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        patience: Patience | None = None,
+        ca_file: str | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._peer = Peer.at(self.url, timeout_s, patience or Patience())
+        self._http = httpx.AsyncClient(transport=transport, **settings(self.url, token, timeout_s, ca_file))
+
+    def __repr__(self) -> str:
+        return f"AllocatorClient({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def availability(self) -> Availability:
+        """What is free now."""
+        return await self._run(verb.availability(self._peer))
+
+    async def ticket(self, user_name: str) -> Ticket:
+        """A ticket for one person's browser. For the hub only."""
+        return await self._run(verb.ticket(self._peer, user_name))
+
+    async def acquire(self, request: LeaseRequest, *, wait_s: float = 0) -> LeaseDocument:
+        """The holder's lease: a new one, or the one it already has.
+
+        Args:
+            wait_s: answer at once when the lease is Ready or ended, otherwise after so many seconds with the state it then has.
+        """
+        return await self._run(verb.acquire(self._peer, request, wait_s))
+
+    async def lease(self, lease_id: str, *, wait_s: float = 0, known: LeaseDocument | None = None) -> LeaseDocument:
+        """Read a lease.
+
+        Args:
+            wait_s: answer as soon as state or queue position differ from `known` (or, without it, when the lease is Ready or
+                ended), at the latest after so many seconds.
+        """
+        return await self._run(verb.lease(self._peer, lease_id, wait_s, known))
+
+    async def leases(self, *, user_id: str | None = None, server_name: str | None = None) -> LeaseList:
+        """The open leases, of all holders or of one; however many pages they take."""
+        return await self._run(verb.leases(self._peer, user_id, server_name))
+
+    async def renew(self, lease_id: str) -> LeaseDocument:
+        """Confirm a Ready lease (it becomes Active), or the heartbeat of an Active one."""
+        return await self._run(verb.renew(self._peer, lease_id))
+
+    async def release(self, lease_id: str, release: LeaseRelease) -> LeaseDocument:
+        """Give a lease back. Doing it twice does no harm; the answer says what it still waits for."""
+        return await self._run(verb.release(self._peer, lease_id, release))
+
+    async def release_holder(self, user_id: str, server_name: str, release: LeaseRelease) -> LeaseList:
+        """Give back whatever open lease a holder has; for callers that do not know its id."""
+        return await self._run(verb.release_holder(self._peer, user_id, server_name, release))
+
+    async def report(self, node: str, report: NodeReport) -> DesiredNode:
+        """Tell what a node looks like; learn what it should look like."""
+        return await self._run(verb.report(self._peer, node, report))
+
+    async def desired(self, node: str, *, known: int, wait_s: float) -> DesiredNode:
+        """What a node should look like, as soon as its generation differs from `known`, at the latest after `wait_s` seconds."""
+        return await self._run(verb.desired(self._peer, node, known, wait_s))
+
+    async def _run(self, flow: Flow[R]) -> R:
+        reply: Reply | Lost | None = None
+        while True:
+            try:
+                step = flow.send(reply)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            match step:
+                case Send():
+                    reply = await self._send(step)
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
+                    reply = None
+
+    async def _send(self, send: Send) -> Reply | Lost:
+        try:
+            response = await self._http.request(
+                send.call.method,
+                send.call.path,
+                params=send.params,
+                content=send.content,
+                headers=send.headers,
+                timeout=send.timeout_s,
+            )
+        except httpx.HTTPError as error:
+            return Lost(error)
+        return reply_of(response)

@@ -1,0 +1,111 @@
+"""`SyncAllocatorClient`: for code that blocks."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from mig_spawner.wire.availability import Availability, Ticket
+from mig_spawner.wire.client import verb
+from mig_spawner.wire.client.answer import Lost, Reply
+from mig_spawner.wire.client.connection import DEFAULT_TIMEOUT_S, reply_of, settings
+from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
+from mig_spawner.wire.client.patience import Patience
+from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.node import DesiredNode, NodeReport
+
+R = TypeVar("R")
+
+
+class SyncAllocatorClient:
+    """As `AllocatorClient`, argument by argument and method by method, but every method blocks. Safe to share between threads."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        patience: Patience | None = None,
+        ca_file: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._peer = Peer.at(self.url, timeout_s, patience or Patience())
+        self._http = httpx.Client(transport=transport, **settings(self.url, token, timeout_s, ca_file))
+
+    def __repr__(self) -> str:
+        return f"SyncAllocatorClient({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def availability(self) -> Availability:
+        return self._run(verb.availability(self._peer))
+
+    def ticket(self, user_name: str) -> Ticket:
+        return self._run(verb.ticket(self._peer, user_name))
+
+    def acquire(self, request: LeaseRequest, *, wait_s: float = 0) -> LeaseDocument:
+        return self._run(verb.acquire(self._peer, request, wait_s))
+
+    def lease(self, lease_id: str, *, wait_s: float = 0, known: LeaseDocument | None = None) -> LeaseDocument:
+        return self._run(verb.lease(self._peer, lease_id, wait_s, known))
+
+    def leases(self, *, user_id: str | None = None, server_name: str | None = None) -> LeaseList:
+        return self._run(verb.leases(self._peer, user_id, server_name))
+
+    def renew(self, lease_id: str) -> LeaseDocument:
+        return self._run(verb.renew(self._peer, lease_id))
+
+    def release(self, lease_id: str, release: LeaseRelease) -> LeaseDocument:
+        return self._run(verb.release(self._peer, lease_id, release))
+
+    def release_holder(self, user_id: str, server_name: str, release: LeaseRelease) -> LeaseList:
+        return self._run(verb.release_holder(self._peer, user_id, server_name, release))
+
+    def report(self, node: str, report: NodeReport) -> DesiredNode:
+        return self._run(verb.report(self._peer, node, report))
+
+    def desired(self, node: str, *, known: int, wait_s: float) -> DesiredNode:
+        return self._run(verb.desired(self._peer, node, known, wait_s))
+
+    def _run(self, flow: Flow[R]) -> R:
+        reply: Reply | Lost | None = None
+        while True:
+            try:
+                step = flow.send(reply)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            match step:
+                case Send():
+                    reply = self._send(step)
+                case Pause(seconds):
+                    time.sleep(seconds)
+                    reply = None
+
+    def _send(self, send: Send) -> Reply | Lost:
+        try:
+            response = self._http.request(
+                send.call.method,
+                send.call.path,
+                params=send.params,
+                content=send.content,
+                headers=send.headers,
+                timeout=send.timeout_s,
+            )
+        except httpx.HTTPError as error:
+            return Lost(error)
+        return reply_of(response)

@@ -1,0 +1,70 @@
+"""What can be asked of an allocator, one flow each. What a verb means stands at the methods of `AllocatorClient`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
+from mig_spawner.wire.client.flow import Call, Flow, Peer, ask
+from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.node import DesiredNode, NodeReport
+
+
+def availability(peer: Peer) -> Flow[Availability]:
+    return ask(peer, Call(Availability.model_validate_json, "GET", "availability"))
+
+
+def ticket(peer: Peer, user_name: str) -> Flow[Ticket]:
+    return ask(peer, Call(Ticket.model_validate_json, "POST", "tickets", TicketRequest(user_name=user_name)))
+
+
+def acquire(peer: Peer, request: LeaseRequest, wait_s: float) -> Flow[LeaseDocument]:
+    # To ask again is harmless: the holder has one lease, however often it asks.
+    return ask(peer, Call(LeaseDocument.model_validate_json, "POST", "leases", request, wait_s=wait_s))
+
+
+def lease(peer: Peer, lease_id: str, wait_s: float, known: LeaseDocument | None) -> Flow[LeaseDocument]:
+    query = {} if known is None else {"known": f"{known.state}:{known.position or 0}"}
+    return ask(
+        peer, Call(LeaseDocument.model_validate_json, "GET", f"leases/{_part(lease_id)}", query=query, wait_s=wait_s)
+    )
+
+
+def leases(peer: Peer, user_id: str | None, server_name: str | None) -> Flow[LeaseList]:
+    query = {k: v for k, v in {"user_id": user_id, "server_name": server_name}.items() if v is not None}
+    found: list[LeaseDocument] = []
+    while True:
+        page = yield from ask(peer, Call(LeaseList.model_validate_json, "GET", "leases", query=query))
+        found += page.leases
+        if page.next is None or not page.leases:
+            return LeaseList(leases=tuple(found))
+        query = {**query, "cursor": page.next}
+
+
+def renew(peer: Peer, lease_id: str) -> Flow[LeaseDocument]:
+    return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/renew"))
+
+
+def release(peer: Peer, lease_id: str, how: LeaseRelease) -> Flow[LeaseDocument]:
+    return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/release", how))
+
+
+def release_holder(peer: Peer, user_id: str, server_name: str, how: LeaseRelease) -> Flow[LeaseList]:
+    query = {"user_id": user_id, "server_name": server_name}
+    # Not repeatable when it may have been done: the holder may have asked anew meanwhile, and would lose that lease.
+    return ask(peer, Call(LeaseList.model_validate_json, "POST", "leases/release", how, query, repeatable=False))
+
+
+def report(peer: Peer, node: str, observed: NodeReport) -> Flow[DesiredNode]:
+    return ask(peer, Call(DesiredNode.model_validate_json, "PUT", f"nodes/{_part(node)}", observed))
+
+
+def desired(peer: Peer, node: str, known: int, wait_s: float) -> Flow[DesiredNode]:
+    query = {"known": str(known)}
+    return ask(
+        peer, Call(DesiredNode.model_validate_json, "GET", f"nodes/{_part(node)}/desired", query=query, wait_s=wait_s)
+    )
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
