@@ -25,6 +25,7 @@ from mig_spawner.allocator.auth import Auth, Tickets
 from mig_spawner.allocator.changes import Changes
 from mig_spawner.allocator.handlers import application
 from mig_spawner.allocator.handlers.context import Context, Traffic
+from mig_spawner.allocator.menu.trait import MenuTraits
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.pods.base import PodListing, PodWatch
@@ -50,7 +51,7 @@ MIN_TOKEN: Final = 8
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(Application):
+class AllocatorApp(MenuTraits, Application):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -248,10 +249,11 @@ class AllocatorApp(Application):
         """Open the ledger, begin to listen, start the timers. Once open, `close` must be called."""
         tokens = self._checked_agent_tokens()
         watch = self.pod_watch or self._configured_watch()
+        self._menu = menu = await asyncio.to_thread(self.menu_source)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ledger")
         store = SQLStore(self.database_url, clock=self.clock)
         await self._run(store.open)
-        self.desk = Desk(store, self._setting(watches_pods=watch.watches), self._count)
+        self.desk = Desk(store, self._setting(watches_pods=watch.watches), self._count, menu.current)
         self._metrics = Metrics()
         self._traffic = Traffic()
         self._silence = Silence()
@@ -261,6 +263,7 @@ class AllocatorApp(Application):
             desk=self.desk,
             leases=LeaseService(self.desk),
             nodes=NodeService(self.desk),
+            menu=menu,
             auth=self._auth(store, tokens),
             changes=self.changes,
             metrics=self._metrics,
@@ -295,6 +298,7 @@ class AllocatorApp(Application):
 
     async def tick(self) -> None:
         """One round of everything that time alone changes."""
+        await self._run(self._menu.refresh)
         self._silence.tell(await self._run(lambda: tick(self.desk)))
         self.changes.poke()
 

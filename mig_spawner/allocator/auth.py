@@ -57,12 +57,14 @@ class Principal:
         roles: what they may do.
         person: their name at the hub; None for a service, an agent and a ticket.
         node: the one node of an agent.
+        groups: their groups at the hub.
     """
 
     who: str
     roles: frozenset[Role]
     person: str | None = None
     node: str | None = None
+    groups: frozenset[str] = frozenset()
 
     def may(self, *roles: Role) -> bool:
         return not self.roles.isdisjoint(roles)
@@ -163,6 +165,7 @@ def person(hub: HubOAuth, model: dict[str, Any]) -> Principal:
         raise refusal(
             ProblemCode.FORBIDDEN, f"{name} may not use this service. An admin of the hub can grant access:services."
         )
+    groups = {str(group) for group in model.get("groups") or ()}
     roles = set()
     # Who may more may also what is less, whether or not the hub's custom_scopes say so by subscopes.
     for role, includes in (
@@ -172,7 +175,7 @@ def person(hub: HubOAuth, model: dict[str, Any]) -> Principal:
     ):
         if hub.check_scopes({role.value, f"{role.value}!user={name}"}, model):
             roles |= includes
-    return Principal(f"{model.get('kind', 'user')} {name}", frozenset(roles), person=name)
+    return Principal(f"{model.get('kind', 'user')} {name}", frozenset(roles), person=name, groups=frozenset(groups))
 
 
 def _equal(given: str, known: str) -> bool:

@@ -58,6 +58,7 @@ def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
         asked=str(lease.request),
         alternatives=tuple(str(request) for request in lease.alternatives),
         priority=lease.priority,
+        choice=lease.choice,
         queued_at=lease.queued_at,
         placement=None if grant is None else _placement(grant),
         device_uuid=None if isinstance(lease, (Queued, Granted)) else lease.device_uuid,

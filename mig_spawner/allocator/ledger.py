@@ -16,6 +16,7 @@ from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, 
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Ready, Releasing
+from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
 
 L = TypeVar("L", bound=Lease)
@@ -27,6 +28,7 @@ class Ledger:
 
     Attributes:
         who: written into the audit rows.
+        menu: what may be had, the same throughout the transaction.
         steps: the moves of this transaction, for counting after its commit.
         broken: GPUs on which this transaction could not write a grant; never asked twice.
     """
@@ -34,6 +36,7 @@ class Ledger:
     tx: Transaction
     setting: Setting
     who: str
+    menu: Menu = field(default_factory=Menu)
     steps: list[tuple[Lease, Lease]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     _holding: dict[str, Holding] | None = None

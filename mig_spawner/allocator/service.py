@@ -16,6 +16,7 @@ from mig_spawner.allocator.desire import refresh_desired
 from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ending import close_ended, waits_for
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.menu.admission import Admission, admit, asks_for_the_same
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
 from mig_spawner.allocator.placement import place_queue
 from mig_spawner.allocator.refusal import refusal
@@ -28,7 +29,6 @@ from mig_spawner.domain.lease import (
     Closed,
     EndReason,
     Granted,
-    Holder,
     Lease,
     PodFate,
     Queued,
@@ -37,6 +37,7 @@ from mig_spawner.domain.lease import (
 )
 from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.problem import ProblemCode
 
 Steps = list[tuple[Lease, Lease]]
@@ -56,18 +57,19 @@ class Desk:
     store: Store
     setting: Setting
     after: Callable[[Steps], None]
+    menu: Callable[[], Menu] = Menu
 
     @contextmanager
     def writing(self, who: str) -> Iterator[Ledger]:
         with self.store.writing() as tx:
-            ledger = Ledger(tx, self.setting, who)
+            ledger = Ledger(tx, self.setting, who, self.menu())
             yield ledger
         self.after(ledger.steps)
 
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
         with self.store.reading() as tx:
-            yield Ledger(tx, self.setting, "")
+            yield Ledger(tx, self.setting, "", self.menu())
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,18 @@ class LeaseService:
 
     def acquire(self, request: LeaseRequest, *, who: str) -> Seen:
         """The holder's lease: the open one if it asks for the same, else a new one, granted at once if the queue lets it."""
-        holder, wanted = request.holder.to_domain(), request.to_domain()
+        holder = request.holder.to_domain()
         with self._desk.writing(who) as ledger:
             existing = ledger.tx.open_lease(*holder.key)
             if existing is not None:
                 _same_or_conflict(ledger, existing, request)
                 return _seen(ledger, existing)
-            _refuse_impossible(ledger, request)
+            admission = admit(ledger.menu, request, ledger.fleet, ledger.now)
+            _refuse_impossible(ledger, request, admission)
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
                 raise refusal(ProblemCode.QUEUE_FULL, "Too many wait already. Try again later.")
-            lease = _arrival(request, holder, ledger)
-            ledger.tx.add(lease, who=who, why=f"{holder} asks for {wanted}")
+            lease = _arrival(request, admission, ledger)
+            ledger.tx.add(lease, who=who, why=f"{holder} asks for {admission.request}")
             settle(ledger)
             stored = _stored(ledger, lease.lease_id)
             if isinstance(stored, Queued) and request.wait_budget == 0:
@@ -180,25 +183,27 @@ def _stored(ledger: Ledger, lease_id: str) -> Lease:
     return lease
 
 
-def _arrival(request: LeaseRequest, holder: Holder, ledger: Ledger) -> Queued:
+def _arrival(request: LeaseRequest, admission: Admission, ledger: Ledger) -> Queued:
     wait = request.wait_budget
     return Queued(
         lease_id=secrets.token_hex(8),
-        holder=holder,
-        request=request.to_domain(),
+        holder=request.holder.to_domain(),
+        request=admission.request,
         queued_at=ledger.now,
         wait_until=None if wait is None else ledger.now + timedelta(seconds=wait),
-        duration_s=request.duration,
-        alternatives=request.alternatives_to_domain(),
+        duration_s=admission.duration_s,
+        alternatives=admission.alternatives,
         priority=request.priority,
+        groups=frozenset(request.groups),
+        choice=admission.choice,
         avoid=frozenset(state.gpu.gpu_uuid for state in ledger.fleet if state.node in request.avoid_nodes),
     )
 
 
-def _refuse_impossible(ledger: Ledger, request: LeaseRequest) -> None:
+def _refuse_impossible(ledger: Ledger, request: LeaseRequest, admission: Admission) -> None:
     """Nobody waits for what can never come: some choice has to be possible."""
     fleet = [state for state in ledger.fleet if state.node not in request.avoid_nodes]
-    reasons = [impossible(choice, fleet) for choice in (request.to_domain(), *request.alternatives_to_domain())]
+    reasons = [impossible(choice, fleet) for choice in admission.choices]
     if None not in reasons:
         raise refusal(ProblemCode.IMPOSSIBLE, reasons[0] or "")
 
@@ -210,12 +215,11 @@ def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) ->
             ProblemCode.CONFLICT,
             f"Your previous slice is still being released; it waits: {detail}. Try again in a moment.",
         )
-    other_choices = isinstance(existing, Queued) and existing.alternatives != request.alternatives_to_domain()
-    if existing.request != request.to_domain() or other_choices:
+    if not asks_for_the_same(ledger.menu, request, existing):
         verb = "waits for" if isinstance(existing, Queued) else "has"
         raise refusal(
             ProblemCode.CONFLICT,
-            f"This server already {verb} {existing.request}. Stop it before you ask for {request.to_domain()}.",
+            f"This server already {verb} {existing.request}. Stop it before you ask for {request.choice or request.to_domain()}.",
         )
 
 

@@ -20,6 +20,7 @@ from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import Request
+from mig_spawner.domain.rule import Person
 from mig_spawner.errors import InvalidRequest
 
 MAX_NAME = 255
@@ -48,6 +49,11 @@ class Holder:
     @property
     def key(self) -> tuple[str, str]:
         return (self.user_id, self.server_name)
+
+    @property
+    def person(self) -> str:
+        """Who it is, whether the hub asked for them or they did themselves: their name, or their id where it is not known."""
+        return self.user_name or self.user_id
 
     def __str__(self) -> str:
         return f"{self.user_name or self.user_id}/{self.server_name}"
@@ -103,6 +109,8 @@ class _Lease:
         queued_at: arrival time; kept when a lease goes back to the queue and when its request is changed.
         wait_until: give up when nothing was granted by then; None waits for ever.
         duration_s: how long it may be kept once granted, seconds; None for no limit.
+        groups: the holder's groups at the hub when they asked.
+        choice: the id of the menu's entry that it was asked by; empty for none.
     """
 
     lease_id: str
@@ -113,11 +121,18 @@ class _Lease:
     duration_s: float | None = None
     alternatives: tuple[Request, ...] = ()
     priority: int = 0
+    groups: frozenset[str] = frozenset()
+    choice: str = ""
 
     @property
     def choices(self) -> tuple[Request, ...]:
         """All that would do, the best first."""
         return (self.request, *self.alternatives)
+
+    @property
+    def person(self) -> Person:
+        """Whom it is for, as the rules of the menu see them."""
+        return Person(self.holder.person, self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

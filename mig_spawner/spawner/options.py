@@ -123,17 +123,10 @@ def _by_memory(value: object, menu: Menu) -> MenuEntry:
         raise InvalidRequest(f"The field `min_memory` is a number of GB such as 12, not {_kind(value)}.")
     if not (isinstance(value, int) or math.isfinite(value)) or not 0 < value <= 10_000:
         raise InvalidRequest("The field `min_memory` is more than 0 and at most 10000 GB.")
-    sizes = [(size, entry) for entry in menu if (size := _size(entry)) is not None and size[0] >= value]
+    sizes = [(size, entry) for entry in menu if (size := entry.size) is not None and size[0] >= value]
     if not sizes:
         raise InvalidRequest(f"No slice on the menu of this hub has {value:g} GB of GPU memory. {_choices(menu)}")
     return min(sizes, key=lambda pair: pair[0])[1]
-
-
-def _size(entry: MenuEntry) -> tuple[float, int] | None:
-    """For choosing the smallest: memory in GB as in names, then compute slices; None where the entry names no size."""
-    if entry.mig_profile is not None:
-        return (entry.mig_profile.memory_gb, entry.mig_profile.compute_slices)
-    return None if entry.min_memory is None else (entry.min_memory, 0)
 
 
 def _refuse_long(text: str) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import yaml
 from traitlets import Bool, Dict, Float, HasTraits, List, TraitError, Unicode, Union, default, validate
 
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.client import DEFAULT_TIMEOUT_S
 from mig_spawner.wire.menu import Menu
+from mig_spawner.wire.menu.file import read_menu
 
 _log = logging.getLogger(__name__)
 _last_good: dict[str, Menu] = {}
@@ -182,26 +180,3 @@ class MIGTraits(HasTraits):
                 raise
             _log.warning("%s The menu from before holds on.", error)
         return _last_good[self.menu_file]
-
-
-def read_menu(path: str) -> Menu:
-    """The menu in a YAML file, as it is now.
-
-    Raises:
-        InvalidRequest: the file cannot be read or is no menu; with a sentence that names the file.
-    """
-    try:
-        return _read_menu(path, Path(path).stat().st_mtime_ns)
-    except OSError as error:
-        raise InvalidRequest(f"The menu file {path} cannot be read: {error.strerror}.") from error
-
-
-@lru_cache(maxsize=16)
-def _read_menu(path: str, changed_ns: int) -> Menu:
-    del changed_ns  # part of the key: a changed file is read again
-    try:
-        return Menu.parse(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"The menu file {path} is no YAML: {error}") from error
-    except InvalidRequest as error:
-        raise InvalidRequest(f"The menu file {path}: {error}") from error

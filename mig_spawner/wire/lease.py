@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from itertools import combinations
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -26,6 +26,9 @@ from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.base import Answer, Document, Label, Name, Text
 
 Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
+
+
+MAX_GROUPS: Final = 1000
 
 
 class HolderDocument(Document):
@@ -146,6 +149,8 @@ class LeaseRequest(_Choice):
         duration: how long it may be kept once granted, seconds; None for no limit.
         avoid_nodes: not on these nodes: a server found no room there.
         priority: greater goes first. Services and admins set any; a person at most 0.
+        choice: the id of an entry of the allocator's menu. It may stand alone, or beside what the entry says.
+        groups: the holder's groups at the hub, said by the hub. Of a person who asks, the hub is asked instead.
     """
 
     model_config = ConfigDict(json_schema_extra={"not": _SEVERAL})
@@ -156,6 +161,13 @@ class LeaseRequest(_Choice):
     duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
     priority: Priority = 0
+    choice: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9._+-]*$")] = ""
+    groups: Annotated[tuple[Name, ...], Field(max_length=MAX_GROUPS)] = ()
+
+    @property
+    def names_something(self) -> bool:
+        """Whether it says what it wants in some way, rather than leaving it to the choice, or out for a whole GPU."""
+        return self._ways > 0
 
     def alternatives_to_domain(self) -> tuple[Request, ...]:
         return tuple(choice.to_domain() for choice in self.alternatives)
@@ -237,6 +249,7 @@ class LeaseDocument(Answer):
         asked: the main choice, in words.
         alternatives: what would do as well, in words, in the order of preference.
         granted_choice: which of the choices was granted: 0 the main one, 1 the first alternative; from Granted on.
+        choice: the id of the menu's entry that it was asked by; empty for none.
         placement: from Granted on.
         device_uuid: from Ready on: what the container must see.
         position: place in the queue, 1 is next; only while Queued.
@@ -251,6 +264,7 @@ class LeaseDocument(Answer):
     holder: HolderDocument
     state: LeaseState
     asked: str
+    choice: str = ""
     queued_at: datetime
     alternatives: tuple[str, ...] = ()
     priority: int = 0

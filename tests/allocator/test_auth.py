@@ -6,12 +6,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 from aiohttp import web
 from jupyterhub.httpclient import JupyterHubHTTPClient
-from tornado.web import create_signed_value
+from tornado.web import Application, create_signed_value
 
 from mig_spawner.allocator.auth import TICKET_LIFE_S, Tickets
+from mig_spawner.allocator.handlers.base import Handler
 from mig_spawner.errors import AllocatorRefused
 from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest, LeaseState
 from tests.allocator.conftest import MakeRig
@@ -69,48 +71,61 @@ async def rig(make_rig: MakeRig, hub: SmallHub, monkeypatch: pytest.MonkeyPatch)
     return await make_rig(hub_api_url=hub.url)
 
 
-VERBS = {
-    "availability": ("GET", "/api/v1/availability", None),
-    "ticket": ("POST", "/api/v1/tickets", {"user_name": "ann"}),
-    "acquire": ("POST", "/api/v1/leases", {"holder": {"user_id": "7"}, "accelerator_partition_type": "1g.10gb"}),
-    "list": ("GET", "/api/v1/leases", None),
-    "read": ("GET", "/api/v1/leases/{lease}", None),
-    "renew": ("POST", "/api/v1/leases/{lease}/renew", None),
-    "release": ("POST", "/api/v1/leases/{lease}/release", {}),
-    "release holder": ("POST", "/api/v1/leases/release?user_id=name:ann&server_name=x", {}),
-    "report": ("PUT", "/api/v1/nodes/n1", None),
-    "desired": ("GET", "/api/v1/nodes/n1/desired", None),
-    "nodes": ("GET", "/api/v1/nodes", None),
-    "cordon": ("POST", "/api/v1/nodes/n1/cordon", None),
-    "forget": ("DELETE", "/api/v1/nodes/n1", None),
-    "health": ("GET", "/healthz", None),
-    "ready": ("GET", "/readyz", None),
-    "metrics": ("GET", "/metrics", None),
+CALLERS = (
+    *("service", "agent", "other-agent", "ticket", "reader", "ann", "bob"),
+    *("admin", "nobody", "outsider", "impostor", "unknown", "nothing"),
+)
+_EVERYBODY = "200 200 200 200 200 200 200 200 200 200 200 200 200"
+_READERS = "200 403 403 403 200 200 200 200 403 403 403 401 401"
+_ADMINS = "200 403 403 403 403 403 403 200 403 403 403 401 401"
+_ITS_AGENT = "403 200 403 403 403 403 403 403 403 403 403 401 401"
+
+# One row for each verb of each route, the columns are the callers. The lease is ann's, granted.
+TABLE = {
+    ("GET", "/services/mig/"): "200 403 403 403 200 200 200 200 403 403 403 302 302",
+    ("GET", "/services/mig/static/live.js"): _EVERYBODY,
+    ("HEAD", "/services/mig/static/live.js"): _EVERYBODY,
+    ("GET", "/services/mig/oauth_callback"): "400 400 400 400 400 400 400 400 400 400 400 400 400",
+    ("GET", "/services/mig/healthz"): _EVERYBODY,
+    ("GET", "/services/mig/readyz"): _EVERYBODY,
+    ("GET", "/services/mig/metrics"): _EVERYBODY,
+    ("GET", "/healthz"): _EVERYBODY,
+    ("GET", "/readyz"): _EVERYBODY,
+    ("GET", "/metrics"): _EVERYBODY,
+    ("GET", "openapi.json"): _EVERYBODY,
+    ("GET", "availability"): "200 403 403 200 200 200 200 200 403 403 403 401 401",
+    ("OPTIONS", "availability"): "204 204 204 204 204 204 204 204 204 204 204 204 204",
+    ("POST", "tickets"): "200 403 403 403 403 403 403 403 403 403 403 401 401",
+    ("GET", "menu"): _READERS,
+    ("GET", "menu?user=ann&group=staff"): _ADMINS,
+    ("GET", "leases"): _READERS,
+    ("POST", "leases"): "200 403 403 403 403 403 403 403 403 403 403 401 401",
+    ("POST", "leases/release?user_id=name:ann&server_name=y"): "200 403 403 403 403 200 403 200 403 403 403 401 401",
+    ("GET", "leases/{lease}"): "200 403 403 403 404 200 404 200 403 403 403 401 401",
+    ("POST", "leases/{lease}/renew"): "409 403 403 403 403 409 404 409 403 403 403 401 401",
+    ("POST", "leases/{lease}/release"): "200 403 403 403 403 200 404 200 403 403 403 401 401",
+    ("GET", "nodes"): _ADMINS,
+    ("PUT", "nodes/n1"): _ITS_AGENT,
+    ("GET", "nodes/n1/desired"): _ITS_AGENT,
+    ("POST", "nodes/n1/cordon"): _ADMINS,
+    ("POST", "nodes/n1/uncordon"): _ADMINS,
+    ("DELETE", "nodes/n1"): "409 403 403 403 403 403 403 409 403 403 403 401 401",
+}
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "tickets"): {"user_name": "ann"},
+    ("POST", "leases"): {"holder": {"user_id": "7"}, "accelerator_partition_type": "1g.10gb"},
 }
 
-# One row for each caller; the columns are the verbs above, in that order. The lease is ann's, granted.
-ALLOWED = {
-    "service": [200, 200, 200, 200, 200, 409, 200, 200, 403, 403, 200, 200, 409, 200, 200, 200],
-    "agent": [403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 403, 403, 403, 200, 200, 200],
-    "other agent": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "ticket": [200, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "reader": [200, 403, 403, 200, 404, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "ann": [200, 403, 403, 200, 200, 409, 200, 200, 403, 403, 403, 403, 403, 200, 200, 200],
-    "bob": [200, 403, 403, 200, 404, 404, 404, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "admin": [200, 403, 403, 200, 200, 409, 200, 200, 403, 403, 200, 200, 409, 200, 200, 200],
-    "nobody": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "outsider": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "impostor": [403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 200, 200, 200],
-    "unknown": [401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 200, 200, 200],
-    "nothing": [401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 200, 200, 200],
-}
+
+def _path(path: str) -> str:
+    return path if path.startswith("/") else f"/services/mig/api/v1/{path}"
 
 
 async def _token(rig: Rig, caller: str) -> str:
     tokens = {
         "service": SERVICE_TOKEN,
         "agent": rig.tokens["n1"],
-        "other agent": rig.tokens["n2"],
+        "other-agent": rig.tokens["n2"],
         "unknown": "token-unknown",
         "nothing": "",
     }
@@ -119,18 +134,36 @@ async def _token(rig: Rig, caller: str) -> str:
     return tokens.get(caller, f"token-{caller}")
 
 
-@pytest.mark.parametrize("caller", ALLOWED)
+@pytest.mark.parametrize("caller", CALLERS)
 async def test_who_may_do_what(rig: Rig, caller: str) -> None:
     node = await rig.node()
     lease = await rig.client("token-ann").acquire(_own("ann", "x"))
-    got = []
+    column = CALLERS.index(caller)
+    got = {}
     async with rig.http(await _token(rig, caller)) as http:
-        for verb, (method, path, body) in VERBS.items():
-            content = node.document().model_dump_json() if verb == "report" else json.dumps(body or {})
-            answer = await http.request(method, path.format(lease=lease.lease_id), content=content)
-            got.append(answer.status_code)
+        for method, path in TABLE:
+            report = (method, path) == ("PUT", "nodes/n1")
+            body = node.document().model_dump_json() if report else json.dumps(BODIES.get((method, path), {}))
+            url = httpx.URL(rig.app.url).join(_path(path).format(lease=lease.lease_id))
+            answer = await http.request(method, url, content=body)
+            got[method, path] = answer.status_code
             assert ("WWW-Authenticate" in answer.headers) == (answer.status_code == 401)
-    assert dict(zip(VERBS, got, strict=True)) == dict(zip(VERBS, ALLOWED[caller], strict=True))
+    assert got == {verb: int(row.split()[column]) for verb, row in TABLE.items()}
+
+
+async def test_the_table_has_every_route(rig: Rig) -> None:
+    """Whoever adds a route says above who may call it."""
+    web = rig.app._server.request_callback
+    assert isinstance(web, Application)
+    rules: list[Any] = web.wildcard_router.rules
+    routes = [(rule.matcher.regex, rule.target.verbs()) for rule in rules if issubclass(rule.target, Handler)]
+    served = {(pattern.pattern, verb.upper()) for pattern, verbs in routes for verb in verbs}
+    covered = set()
+    for method, path in TABLE:
+        plain = _path(path).partition("?")[0].format(lease="x")
+        covered.add((next(pattern.pattern for pattern, _ in routes if pattern.fullmatch(plain)), method))
+    assert served - covered == set()
+    assert covered - served == set()
 
 
 def _own(name: str, server: str = "") -> Any:

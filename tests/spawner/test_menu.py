@@ -11,8 +11,8 @@ import pytest
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MemoryRequest, SliceRequest, WholeRequest
 from mig_spawner.errors import InvalidRequest
-from mig_spawner.spawner.trait import read_menu
 from mig_spawner.wire.menu import Menu, live_menu, slug
+from mig_spawner.wire.menu.file import read_menu
 
 SMALL = {"display_name": "Small slice", "profile": "1g.10gb"}
 NONE = {"display_name": "No GPU", "none": True}
@@ -74,7 +74,7 @@ def test_null_means_not_said() -> None:
         ([{"display_name": "x"}], "entry 1 .'x'.*exactly one of"),
         ([{**SMALL, "whole": True}], "profile and whole; write exactly one"),
         ([{**SMALL, "profil": "x"}], "'profil' is not known; did you mean `profile`"),
-        ([{**SMALL, "gpus": 1}], "'gpus' is not known; an entry may have id, display_name"),
+        ([{**SMALL, "cuda": 1}], "'cuda' is not known; an entry may have id, display_name"),
         ([{"display_name": "x", "profile": "1g.10"}], "'1g.10' is no MIG profile.*1g.10gb"),
         ([{"display_name": "x", "profile": "1c.3g.20gb"}], "compute instance.*3g.20gb"),
         ([{"display_name": "x", "profile": 1}], "`profile` cannot be '1'; write a MIG profile"),

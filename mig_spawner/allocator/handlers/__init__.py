@@ -16,6 +16,7 @@ from mig_spawner.allocator.handlers.base import Handler, NotFound
 from mig_spawner.allocator.handlers.context import Context
 from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
 from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, ReleaseHolder, Renew
+from mig_spawner.allocator.handlers.menu import MenuHandler
 from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Uncordon
 from mig_spawner.allocator.handlers.openapi import OpenAPI
 from mig_spawner.allocator.handlers.page import OAuthCallback, Page, Static
@@ -27,6 +28,7 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("openapi.json", OpenAPI),
     ("availability", Availability),
     ("tickets", TicketHandler),
+    ("menu", MenuHandler),
     ("leases", Leases),
     ("leases/release", ReleaseHolder),
     ("leases/{id}", Lease),

@@ -35,7 +35,8 @@ MAX_BODY: Final = 64 * 1024
 DRAINED: Final = 64 * 1024 * 1024
 """Too large a body is read to its end all the same, so that the answer arrives; beyond this it is not."""
 
-_BY_STATUS: Final = {status: code for code, status in STATUS.items()}
+_BY_STATUS: Final = {status: code for code, status in reversed(STATUS.items())}
+"""The first code of each status: what Tornado itself says of a request."""
 
 
 def allow(*roles: Role) -> Callable[[V], V]:
@@ -121,9 +122,7 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
             if name not in by_name:
                 known = f"it knows {', '.join(by_name)}" if by_name else "it knows none"
                 raise refusal(ProblemCode.INVALID, f"The query parameter {name[:60]!r} is not known here; {known}.")
-            if len(texts) > 1:
-                raise refusal(ProblemCode.INVALID, f"{name}: give it once.")
-            values[by_name[name]] = by_name[name].parse(self.decode_argument(texts[0], name))
+            values[by_name[name]] = by_name[name].parse([self.decode_argument(text, name) for text in texts])
         for parameter in parameters:
             if parameter.required and parameter not in values:
                 raise refusal(ProblemCode.INVALID, f"{parameter.name}: the query must have it. {parameter.about}")
@@ -185,7 +184,7 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
     def answer(self, document: BaseModel, status: int = 200) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
-        self.finish(document.model_dump_json())  # type: ignore[unused-awaitable]
+        self.finish(document.model_dump_json(by_alias=True))  # type: ignore[unused-awaitable]
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs.get("exc_info", (None, None, None))[1]

@@ -11,6 +11,7 @@ from jinja2 import Environment
 
 from mig_spawner.allocator.auth import Auth
 from mig_spawner.allocator.changes import Changes
+from mig_spawner.allocator.menu.source import MenuSource
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.service import Desk, LeaseService
@@ -59,6 +60,7 @@ class Context:
     desk: Desk
     leases: LeaseService
     nodes: NodeService
+    menu: MenuSource
     auth: Auth
     changes: Changes
     metrics: Metrics

@@ -110,7 +110,8 @@ class Leases(LeaseHandler):
         if holder.user_id != own or holder.user_name not in ("", person):
             raise refusal(ProblemCode.FORBIDDEN, f"Ask for yourself: holder.user_id is {own!r} for you.")
         self.refuse_priority(request.priority)
-        return request.model_copy(update={"holder": holder.model_copy(update={"user_name": person})})
+        named = holder.model_copy(update={"user_name": person})
+        return request.model_copy(update={"holder": named, "groups": tuple(sorted(self.principal.groups))})
 
 
 class Lease(LeaseHandler):

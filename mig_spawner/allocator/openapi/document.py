@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -119,12 +120,25 @@ def _operation(path: str, verb: str, method: Any, operation: Operation, referenc
         result["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     result["responses"] = {
         **_success(verb, operation, references),
-        **{
-            str(STATUS[c]): {"$ref": f"#/components/responses/{c}"}
-            for c in _codes(path, operation, guarded=bool(roles))
-        },
+        **_refusals(_codes(path, operation, guarded=bool(roles))),
     }
     return result
+
+
+def _refusals(codes: Sequence[ProblemCode]) -> dict[str, Any]:
+    """One response for each status; where several codes have the same, any of them."""
+    result: dict[str, Any] = {}
+    for status, group in itertools.groupby(codes, key=lambda code: STATUS[code]):
+        same = list(group)
+        result[str(status)] = {"$ref": f"#/components/responses/{same[0]}"} if len(same) == 1 else _any_problem(same)
+    return result
+
+
+def _any_problem(codes: Sequence[ProblemCode]) -> dict[str, Any]:
+    headers = {name: header for code in codes for name, header in _HEADERS.get(code, {}).items()}
+    schema = {"anyOf": [_problem_schema(code) for code in codes]}
+    about = " Or: ".join(f"{TITLE[code]} (`{code}`)." for code in codes)
+    return {"description": about, "headers": headers, "content": {MEDIA_TYPE: {"schema": schema}}}
 
 
 def _requirement(role: Role) -> dict[str, list[str]]:
@@ -170,9 +184,12 @@ def _path_parameter(name: str) -> dict[str, Any]:
 
 
 def _problem(code: ProblemCode) -> dict[str, Any]:
-    exact = {"properties": {"status": {"const": STATUS[code]}, "code": {"const": code.value}}}
-    schema = {"allOf": [{"$ref": "#/components/schemas/Problem"}, exact]}
     headers = {"headers": _HEADERS[code]} if code in _HEADERS else {}
     if code is ProblemCode.METHOD_NOT_ALLOWED:
         headers = {"headers": {"Allow": {"description": "The verbs of this path.", "schema": {"type": "string"}}}}
-    return {"description": f"{TITLE[code]}.", **headers, "content": {MEDIA_TYPE: {"schema": schema}}}
+    return {"description": f"{TITLE[code]}.", **headers, "content": {MEDIA_TYPE: {"schema": _problem_schema(code)}}}
+
+
+def _problem_schema(code: ProblemCode) -> dict[str, Any]:
+    exact = {"properties": {"status": {"const": STATUS[code]}, "code": {"const": code.value}}}
+    return {"allOf": [{"$ref": "#/components/schemas/Problem"}, exact]}

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from mig_spawner.allocator.document import NodeDocument, NodeList
 from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 
@@ -48,13 +49,22 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         Ticket,
         TicketRequest,
     ),
+    ("menu", "get"): Operation(
+        "getMenu", "What the caller may have, and what not and why. Empty where this allocator has no menu.", SeenMenu
+    ),
     ("leases", "get"): Operation("listLeases", "Open leases, oldest first. A person sees its own.", LeaseList),
     ("leases", "post"): Operation(
         "acquireLease",
         "Acquire: the holder's lease, a new one or the one it already has. Both accelerator fields left out ask for a whole GPU.",
         LeaseDocument,
         LeaseRequest,
-        (ProblemCode.CONFLICT, ProblemCode.IMPOSSIBLE, ProblemCode.QUEUE_FULL),
+        (
+            ProblemCode.CONFLICT,
+            ProblemCode.IMPOSSIBLE,
+            ProblemCode.NOT_OFFERED,
+            ProblemCode.NOT_ON_MENU,
+            ProblemCode.QUEUE_FULL,
+        ),
     ),
     ("leases/release", "post"): Operation(
         "releaseHolder",

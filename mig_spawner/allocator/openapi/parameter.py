@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final, Generic, TypeVar
 
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.wire.base import PLAIN
-from mig_spawner.wire.lease import LeaseState
+from mig_spawner.wire.lease import MAX_GROUPS, LeaseState
 from mig_spawner.wire.problem import ProblemCode
 
 V = TypeVar("V")
@@ -22,6 +23,7 @@ _MAX_GENERATION: Final = 10**18 - 1
 _MAX_NAME: Final = 255
 _PLAIN: Final = f"^{PLAIN}$"
 _POSITION: Final = rf"^({'|'.join(LeaseState)}):[0-9]{{1,9}}$"
+_DAY: Final = r"\d{4}-\d{2}-\d{2}"
 _LEASE_CURSOR: Final = r"^[0-9]{1,17}\.[0-9a-f]{1,32}$"
 
 
@@ -43,10 +45,12 @@ class Parameter(Generic[V]):
     says: str
     required: bool = False
 
-    def parse(self, text: str) -> V:
+    def parse(self, texts: Sequence[str]) -> V:
         """The value, or a refusal that begins with the name of the parameter."""
+        if len(texts) > 1:
+            raise refusal(ProblemCode.INVALID, f"{self.name}: give it once.")
         try:
-            return self.read(text)
+            return self.read(texts[0])
         except ValueError as error:
             raise refusal(ProblemCode.INVALID, f"{self.name}: {self.says}.") from error
 
@@ -59,6 +63,22 @@ class Parameter(Generic[V]):
             "description": self.about,
             "schema": dict(self.schema),
         }
+
+
+class Repeated(Parameter[tuple[str, ...]]):
+    """A value that may come several times, which `read` takes one by one."""
+
+    def parse(self, texts: Sequence[str]) -> tuple[str, ...]:
+        if len(texts) > MAX_GROUPS:
+            raise refusal(ProblemCode.INVALID, f"{self.name}: give it at most {MAX_GROUPS} times.")
+        try:
+            return tuple(text for one in texts for text in self.read(one))
+        except ValueError as error:
+            raise refusal(ProblemCode.INVALID, f"{self.name}: {self.says}.") from error
+
+    def described(self) -> dict[str, Any]:
+        array = {"type": "array", "items": dict(self.schema), "maxItems": MAX_GROUPS}
+        return {**super().described(), "schema": array}
 
 
 def _seconds(text: str) -> float:
@@ -94,6 +114,12 @@ def _text(pattern: str, least: int = 0) -> Callable[[str], str]:
 def _lease_cursor(text: str) -> tuple[int, str]:
     microseconds, _, lease_id = _text(_LEASE_CURSOR)(text).partition(".")
     return int(microseconds), lease_id
+
+
+def _day(text: str) -> date:
+    if re.fullmatch(_DAY, text, re.ASCII) is None:
+        raise ValueError(text)
+    return date.fromisoformat(text)
 
 
 def _name(name: str, about: str, least: int, *, required: bool = False) -> Parameter[str]:
@@ -147,3 +173,18 @@ LEASE_CURSOR: Final = Parameter(
     "what `next` of the answer before said",
 )
 NODE_CURSOR: Final = _name("cursor", "Where to go on: `next` of the answer before.", 1)
+VIEW_USER: Final = _name("user", "See it as this user, by name; for those who see everything.", 1)
+VIEW_GROUP: Final = Repeated(
+    "group",
+    "A group of that user; give it once for each.",
+    {"type": "string", "minLength": 1, "maxLength": _MAX_NAME, "pattern": _PLAIN},
+    lambda text: (_text(_PLAIN, 1)(text),),
+    f"1 to {_MAX_NAME} characters, none of them a control character",
+)
+VIEW_DATE: Final = Parameter(
+    "date",
+    "See it as it will be at noon of this day.",
+    {"type": "string", "format": "date"},
+    _day,
+    "a day such as 2026-03-01",
+)

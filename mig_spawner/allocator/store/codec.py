@@ -87,6 +87,8 @@ def to_row(lease: Lease) -> dict[str, Any]:
         "wait_until": lease.wait_until,
         "duration_s": lease.duration_s,
         "avoid": json.dumps(sorted(lease.avoid) if isinstance(lease, (Queued, Granted)) else []),
+        "groups": json.dumps(sorted(lease.groups)),
+        "choice": lease.choice,
         **_grant_row(grant_of(lease)),
     }
     match lease:
@@ -162,6 +164,8 @@ def from_row(row: RowMapping) -> Lease:
         "duration_s": row["duration_s"],
         "alternatives": tuple(_request(choice) for choice in json.loads(row["alternatives"])),
         "priority": row["priority"],
+        "groups": frozenset(json.loads(row["groups"])),
+        "choice": row["choice"],
     }
     match row["state"]:
         case "queued":

@@ -95,6 +95,8 @@ lease = Table(
     Column("closed_at", Moment),
     Column("gpu_seconds", Float),
     Column("choice_number", Integer),
+    Column("groups", Text, nullable=False, server_default="[]"),
+    Column("choice", String(63), nullable=False, server_default=""),
     CheckConstraint("open = (state <> 'closed')", name="open_until_closed"),
     CheckConstraint("(state IN ('queued', 'closed')) OR gpu_uuid IS NOT NULL", name="placed_when_granted"),
     sqlite_autoincrement=True,
