@@ -28,7 +28,7 @@ from mig_spawner.wire.base import Answer, Document, Label, Name, Text
 Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
 
 
-MAX_GROUPS: Final = 1000
+MAX_GROUPS: Final = 200
 
 
 class HolderDocument(Document):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from mig_spawner.allocator.auth import Principal, Role
 from mig_spawner.allocator.handlers.base import Handler, allow, query
@@ -26,6 +27,8 @@ from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, Lease
 from mig_spawner.wire.problem import ProblemCode
 
 _UNDECIDED = (LeaseState.QUEUED, LeaseState.GRANTED)
+MAX_REQUEST: Final = 512 * 1024
+"""People may have many groups, with long names."""
 OWN_PREFIX = "name:"
 """A person who calls the API holds leases under `name:<their name>`; the hub's spawner under the hub's number of the user."""
 
@@ -77,6 +80,8 @@ def may_see(principal: Principal, lease: LeaseDocument) -> bool:
 
 class Leases(LeaseHandler):
     """The open leases, and asking for one."""
+
+    max_body = MAX_REQUEST
 
     @allow(Role.SERVICE, Role.READ)
     @query(USER_ID, SERVER_NAME, LIMIT, LEASE_CURSOR)
