@@ -6,9 +6,11 @@ A GPU is read whole, or reported with health `bad` and nothing on it: half a pic
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from mig_spawner.agent.driver.base import Driver, GPUInfo, Instance
+from mig_spawner.agent.health import Record
 from mig_spawner.domain.gpu import Profile
 from mig_spawner.errors import DriverError
 from mig_spawner.wire.node import EnginesDocument, GPUDocument, Health, InstanceDocument, ProfileDocument
@@ -21,19 +23,24 @@ class Observer:
 
     Args:
         dynamic: whether this agent may cut; it is said of every GPU that has a MIG mode.
+        clock: seconds that never go back.
 
-    It remembers the profiles of each GPU: old drivers do not list them while MIG mode is off, and without them nobody could ask
-    for a slice of that GPU again.
+    It remembers what was announced of each GPU, and its profiles: old drivers do not list them while MIG mode is off, and without
+    them nobody could ask for a slice of that GPU again.
     """
 
-    def __init__(self, driver: Driver, *, dynamic: bool) -> None:
+    def __init__(self, driver: Driver, *, dynamic: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._driver = driver
+        self._clock = clock
+        self._record = Record()
         self._dynamic = dynamic
         self._profiles: dict[str, tuple[Profile, ...]] = {}
 
     def observe(self) -> tuple[GPUDocument, ...]:
         """Every GPU of the node. Raises `DriverError` only if the driver as a whole does not answer."""
-        return tuple(self._read(info) for info in self._driver.list_gpus())
+        infos = self._driver.list_gpus()
+        self._record.note(self._driver.events(), self._clock())
+        return tuple(self._read(info) for info in infos)
 
     def _read(self, info: GPUInfo) -> GPUDocument:
         if info.problem:
@@ -43,6 +50,7 @@ class Observer:
             instances = self._driver.list_instances(info.gpu_uuid)
             processes = 0 if info.mig_enabled else self._processes(info.gpu_uuid, info.gpu_uuid)
             seen = tuple(self._instance(i, profiles) for i in instances)
+            verdict = self._record.judge(info.gpu_uuid, self._driver.vitals(info.gpu_uuid), self._clock())
         except DriverError as error:
             log.warning("GPU %s cannot be read: %s", info.gpu_uuid, error)
             return self._bad(info, str(error))
@@ -57,6 +65,8 @@ class Observer:
                 multiprocessors=info.multiprocessors,
                 mig_enabled=info.mig_enabled,
                 dynamic=self._dynamic and info.mig_enabled is not None,
+                health=verdict.health,
+                health_reason=verdict.reason,
                 processes=processes,
                 profiles=tuple(map(_profile, known)),
                 instances=seen,

@@ -2,8 +2,8 @@
 
 What it never does, whatever is desired: destroy an instance that it was not told to destroy (one exception below), destroy one
 that has processes or whose processes are unknown, change the MIG mode of a GPU that is not idle and empty, or touch a GPU that
-is static or sick. The exception is a half-made instance exactly where an instance is desired: nothing can run on it, and it is
-what a create of ours leaves behind when it fails half-way.
+is static or sick; from one that is draining it still removes what is over. The exception is a half-made instance exactly where an
+instance is desired: nothing can run on it, and it is what a create of ours leaves behind when it fails half-way.
 
 What cannot be done is a failure with a reason and not a step; it spoils nothing else.
 """
@@ -88,11 +88,13 @@ def plan(observed: Sequence[GPUDocument], desired: DesiredNode) -> Plan:
             result.cannot(
                 wanted, "find the GPU", f"This node has no GPU {wanted.gpu_uuid}, or it does not answer any more."
             )
-        elif gpu.health is not Health.OK:
+        elif gpu.health is Health.BAD or (gpu.health is not Health.OK and _missing(wanted, gpu)):
             result.cannot(wanted, "use the GPU", f"GPU {wanted.gpu_uuid} is {gpu.health}: {gpu.health_reason}")
     for gpu in observed:
         if gpu.health is Health.OK:
             _plan_gpu(gpu, desired, result)
+        elif gpu.health is Health.DRAINING and gpu.dynamic:
+            result.steps += _leaving(gpu, desired, ())
     order: list[type[Step]] = [Destroy, SwitchMode, Create]
     result.steps.sort(key=lambda step: order.index(type(step)))
     return result

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mig_spawner.agent.driver.base import Instance
+from mig_spawner.agent.driver.base import Activity, Event, Instance, Memory, Vitals
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.errors import DeviceInUse, DeviceLost, DeviceNotFound, DriverError, InsufficientResources, NotSupported
 from mig_spawner.testing.gpu import Verb, find_model
@@ -283,3 +284,90 @@ def test_a_session_can_be_closed_twice(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.driver.close()
     rig.driver.close()
+
+
+# -- health and use ----------------------------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_is_well_counts_nothing(make_rig: MakeRig) -> None:
+    rig = make_rig("h100-80gb")
+    assert rig.driver.vitals(rig.uuids[0]) == Vitals(0, False, False, None)
+
+
+def test_what_a_gpu_counts_is_read_and_forgotten_with_a_boot(make_rig: MakeRig) -> None:
+    rig = make_rig("a100-80gb", "h100-80gb")
+    sick, well = rig.uuids
+    rig.node.wear(sick, memory_errors=3, remap_pending=True, remap_failed=True)
+    rig.node.want_mode(sick, True)
+    assert rig.driver.vitals(sick) == Vitals(3, True, True, True)
+    assert rig.driver.vitals(well) == Vitals(0, False, False, None)
+    rig.node.reboot()
+    assert rig.driver.vitals(sick) == Vitals(0, False, True, None)
+
+
+def test_the_vitals_of_a_lost_gpu_are_an_error(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.uuids[0]
+    rig.node.lose(gpu)
+    with pytest.raises(DeviceLost):
+        rig.driver.vitals(gpu)
+
+
+def test_each_event_is_heard_once_in_order(make_rig: MakeRig) -> None:
+    rig = make_rig("a100-80gb", "h100-80gb")
+    first, second = rig.uuids
+    assert rig.driver.events() == ()
+    rig.node.announce(second, 48)
+    rig.node.announce(first, 31, 7)
+    assert rig.driver.events() == (Event(second, 48), Event(first, 31, 7))
+    assert rig.driver.events() == ()
+
+
+def test_the_last_word_of_a_lost_gpu_is_heard(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.uuids[0]
+    assert rig.driver.events() == ()
+    rig.node.announce(gpu, 79)
+    rig.node.lose(gpu)
+    assert rig.driver.list_gpus()[0].problem
+    assert rig.driver.events() == (Event(gpu, 79),)
+
+
+def test_memory_of_a_device_and_of_an_uncut_gpu(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    gpu = rig.uuids[0]
+    idle = rig.driver.memory(gpu, gpu)
+    assert (idle.used_mib < 100, idle.total_mib) == (True, 81920)
+    rig.driver.set_mig_mode(gpu, True)
+    made, other = rig.driver.create(gpu, ONE, 0, 1), rig.driver.create(gpu, THREE, 4, 4)
+    rig.node.set_usage(str(made.mig_uuid), memory_mib=7000)
+    assert rig.driver.memory(gpu, str(made.mig_uuid)) == Memory(7000, 9728)
+    assert rig.driver.memory(gpu, str(other.mig_uuid)).used_mib < 100
+    rig.driver.destroy(made)
+    with pytest.raises(DeviceNotFound):
+        rig.driver.memory(gpu, str(made.mig_uuid))
+
+
+def test_activity_is_of_the_time_between_two_looks(make_rig: MakeRig) -> None:
+    rig = make_rig("h100-80gb")
+    gpu = rig.ready()
+    busy, idle = rig.driver.create(gpu, ONE, 0, 1), rig.driver.create(gpu, ONE, 1, 1)
+    assert rig.driver.activity(gpu) == {}, "there was no last time"
+    rig.node.set_usage(str(busy.mig_uuid), sm=0.75, tensor=0.5, dram=0.25)
+    time.sleep(0.11)  # what NVIDIA asks for between two samples
+    seen = rig.driver.activity(gpu)
+    assert seen == {busy.gpu_instance_id: Activity(0.75, 0.5, 0.25), idle.gpu_instance_id: Activity(0, 0, 0)}
+    # The same id, and even the same device, after destroy and create: what was measured before is not its own.
+    rig.driver.destroy(busy)
+    rig.driver.activity(gpu)
+    again = rig.driver.create(gpu, ONE, 0, 1)
+    assert again.gpu_instance_id == busy.gpu_instance_id
+    assert again.gpu_instance_id not in rig.driver.activity(gpu)
+
+
+def test_ampere_has_no_activity_and_no_zero(make_rig: MakeRig) -> None:
+    rig = make_rig("a100-80gb")
+    gpu = rig.ready()
+    rig.driver.create(gpu, ONE, 0, 1)
+    assert rig.driver.activity(gpu) == {}
+    assert rig.driver.activity(gpu) == {}

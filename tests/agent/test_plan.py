@@ -71,6 +71,10 @@ def gone(profile: int, start: int, uuid: str = A) -> DestroyableInstance:
     return DestroyableInstance(gpu_uuid=uuid, profile_id=profile, start=start, size=SIZE[profile])
 
 
+def sick(health: Health, *instances: InstanceDocument) -> GPUDocument:
+    return gpu(*instances, health=health, health_reason="XID 48.")
+
+
 def node(*items: DesiredInstance | DesiredWhole | DestroyableInstance) -> DesiredNode:
     return DesiredNode(
         generation=7,
@@ -104,6 +108,14 @@ def node(*items: DesiredInstance | DesiredWhole | DestroyableInstance) -> Desire
         pytest.param(
             [gpu(there(ONE, 0, half=True))], [gone(ONE, 0)], ["destroy instance 19 at 0:1"], id="destroy half-made"
         ),
+        pytest.param([sick(Health.DRAINING, there(ONE, 0))], [want(ONE, 0)], [], id="what runs on a sick GPU stays"),
+        pytest.param(
+            [sick(Health.DRAINING, there(ONE, 0), there(TWO, 2))],
+            [gone(ONE, 0)],
+            ["destroy instance 19 at 0:1"],
+            id="a draining GPU is emptied",
+        ),
+        pytest.param([sick(Health.SUSPECT, there(ONE, 0))], [gone(ONE, 0)], [], id="a suspect one is left as it is"),
         pytest.param([gpu(there(ONE, 0))], [gone(ONE, 0), want(ONE, 0)], [], id="what is desired as well stays"),
         pytest.param(
             [gpu(there(ONE, 0))],
@@ -236,6 +248,15 @@ def test_steps(observed: Sequence[GPUDocument], desired: Sequence[Any], steps: l
             id="bad GPU",
         ),
         pytest.param([gpu(health=Health.BAD, mig_enabled=None)], [whole()], [], "w1", "is bad", id="bad GPU, whole"),
+        pytest.param(
+            [sick(Health.DRAINING)],
+            [want(ONE, 0)],
+            [],
+            "l1",
+            "is draining: XID 48.",
+            id="nothing new on a draining GPU",
+        ),
+        pytest.param([sick(Health.SUSPECT)], [want(ONE, 0)], [], "l1", "is suspect", id="nor on a suspect one"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_not_tried(

@@ -26,6 +26,9 @@ WITHOUT_MIG: Final = "l40s"
 CONSTANTS: Final = 18
 """How many constants the newest known driver has: 0 … 17."""
 
+NO_INSTANCE: Final = 0xFFFFFFFF
+"""In an event: it concerns the whole GPU."""
+
 _FUNCTIONS: Final = {
     Verb.READ_GPU: "nvmlDeviceGetMemoryInfo",
     Verb.LIST_PROFILES: "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
@@ -113,6 +116,35 @@ class ImitatedNode:
             for compute in state.of("compute", uuid=device_uuid):
                 (instance,) = state.of("instance", gpu=compute["gpu"], id=compute["instance"])
                 instance.set(**value)
+
+    def set_usage(
+        self, device_uuid: str, *, memory_mib: int = 13, sm: float = 0, tensor: float = 0, dram: float = 0
+    ) -> None:
+        """So much memory a device uses, and so busy it is, 0 to 1."""
+        with change(self.path) as state:
+            for gpu in state.of("gpu", uuid=device_uuid):
+                gpu.set(used=memory_mib)
+            for compute in state.of("compute", uuid=device_uuid):
+                (instance,) = state.of("instance", gpu=compute["gpu"], id=compute["instance"])
+                busy = {"sm": sm, "tensor": tensor, "dram": dram}
+                instance.set(used=memory_mib, **{name: round(part * 1000) for name, part in busy.items()})
+
+    def announce(self, gpu_uuid: str, xid: int, gpu_instance_id: int | None = None) -> None:
+        """The driver announces a critical error of the GPU, or of one instance."""
+        instance = NO_INSTANCE if gpu_instance_id is None else gpu_instance_id
+        with change(self.path) as state:
+            number = state.number(gpu_uuid)
+            state.records.append(record("event", gpu=number, xid=xid, instance=instance, compute=NO_INSTANCE))
+
+    def wear(
+        self, gpu_uuid: str, *, memory_errors: int = 0, remap_pending: bool = False, remap_failed: bool = False
+    ) -> None:
+        """Memory errors that could not be corrected, and what is to be done about them."""
+        self.set_gpu(gpu_uuid, ecc=memory_errors, remap=int(remap_pending), remapfail=int(remap_failed))
+
+    def want_mode(self, gpu_uuid: str, enabled: bool) -> None:
+        """Somebody has asked for a MIG mode that comes with the next reset."""
+        self.set_gpu(gpu_uuid, pending=int(enabled))
 
     def fail_next(
         self, verb: Verb, error: ErrorKind = ErrorKind.DRIVER_ERROR, *, times: int = 1, gpu_uuid: str | None = None
@@ -202,7 +234,7 @@ def _reset(state: State, gpu_uuid: str) -> None:
     gpu, number = state.gpu(gpu_uuid), state.number(gpu_uuid)
     state.remove("instance", gpu=number)
     state.remove("compute", gpu=number)
-    gpu.set(compute=0, graphics=0, mps=0, mig=gpu["pending"], resets=gpu["resets"] + 1)
+    gpu.set(compute=0, graphics=0, mps=0, ecc=0, remap=0, mig=gpu["pending"], resets=gpu["resets"] + 1)
 
 
 @cache
@@ -266,6 +298,10 @@ def _gpu_record(
         bus=16 + index,
         pci="26b910de",
         resets=0,
+        ecc=0,
+        remap=0,
+        remapfail=0,
+        used=13,
         compute=0,
         graphics=0,
         mps=0,

@@ -67,7 +67,7 @@ class State:
 
     def __str__(self) -> str:
         # What refers to a record comes after it.
-        order = ["node", "gpu", "profile", "instance", "compute", "fault", "delay"]
+        order = ["node", "gpu", "profile", "instance", "compute", "fault", "delay", "event"]
         return "".join(f"{r}\n" for r in sorted(self.records, key=lambda r: order.index(r.kind)))
 
 

@@ -10,11 +10,11 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
 
-from mig_spawner.agent.driver.base import Driver, GPUInfo, Instance
+from mig_spawner.agent.driver.base import Activity, Driver, Event, GPUInfo, Instance, Memory, Vitals
 from mig_spawner.domain.gpu import Profile
 
 P = ParamSpec("P")
@@ -98,6 +98,20 @@ class RemoteDriver(Driver):
 
     def processes(self, gpu_uuid: str, device_uuid: str) -> int:
         return int(self._drive("processes", gpu_uuid, device_uuid))
+
+    def memory(self, gpu_uuid: str, device_uuid: str) -> Memory:
+        memory: Memory = self._drive("memory", gpu_uuid, device_uuid)
+        return memory
+
+    def vitals(self, gpu_uuid: str) -> Vitals:
+        vitals: Vitals = self._drive("vitals", gpu_uuid)
+        return vitals
+
+    def events(self) -> tuple[Event, ...]:
+        return tuple(self._drive("events"))
+
+    def activity(self, gpu_uuid: str) -> Mapping[int, Activity]:
+        return dict(self._drive("activity", gpu_uuid))
 
     def create(self, gpu_uuid: str, profile_id: int, start: int, size: int) -> Instance:
         made: Instance = self._drive("create", gpu_uuid, profile_id, start, size)

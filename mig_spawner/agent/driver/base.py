@@ -13,6 +13,7 @@ What every adapter promises:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -68,6 +69,60 @@ class Instance:
         return Placement(self.gpu_uuid, self.start, self.size)
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Of a MIG device or an uncut GPU, MiB. An idle device uses a little."""
+
+    used_mib: int
+    total_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """How busy a GPU instance was, parts of 1; None where there is no figure, which is not 0.
+
+    Attributes:
+        sm: of its SMs, those with work.
+        tensor: of the time, that with tensor cores at work.
+        dram: of its memory bandwidth.
+    """
+
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a GPU says of its own health. None where it does not say.
+
+    Attributes:
+        memory_errors: that ECC could not correct, since its last reset.
+        remap_pending: a faulty row of its memory is replaced with the next reset.
+        remap_failed: a faulty row could not be replaced.
+        mode_pending: the MIG mode after the next reset, if that is another than now.
+    """
+
+    memory_errors: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    mode_pending: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A critical error that the driver announced.
+
+    Attributes:
+        xid: NVIDIA's number for it.
+        gpu_instance_id: None if it concerns the whole GPU.
+    """
+
+    gpu_uuid: str
+    xid: int
+    gpu_instance_id: int | None = None
+
+
 class Driver(ABC):
     """What an agent asks of a driver. See the module for what holds for every call."""
 
@@ -109,6 +164,24 @@ class Driver(ABC):
     def processes(self, gpu_uuid: str, device_uuid: str) -> int:
         """How many processes run on a MIG device, or on the uncut GPU if `device_uuid` is its own. Raises if that is not known:
         unknown is not idle."""
+
+    @abstractmethod
+    def memory(self, gpu_uuid: str, device_uuid: str) -> Memory:
+        """The memory of a MIG device, or of the uncut GPU if `device_uuid` is its own. Raises if that is not known."""
+
+    @abstractmethod
+    def vitals(self, gpu_uuid: str) -> Vitals:
+        """The health of a GPU as it counts it itself. Raises only if the GPU does not answer."""
+
+    @abstractmethod
+    def events(self) -> tuple[Event, ...]:
+        """What was announced since the last call in this session, oldest first; without waiting, and each event once. The first
+        call begins to listen to the GPUs that `list_gpus` has shown. Drivers that announce nothing have none."""
+
+    @abstractmethod
+    def activity(self, gpu_uuid: str) -> Mapping[int, Activity]:
+        """How busy each GPU instance was between this call and the last one, by its id. Without those that were not there the last
+        time, and empty for GPUs that do not measure it (before Hopper)."""
 
     @abstractmethod
     def create(self, gpu_uuid: str, profile_id: int, start: int, size: int) -> Instance:

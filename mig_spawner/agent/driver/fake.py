@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from mig_spawner.agent.driver.base import Driver, GPUInfo, Instance
+from mig_spawner.agent.driver.base import Activity, Driver, Event, GPUInfo, Instance, Memory, Vitals
 from mig_spawner.domain.gpu import Profile
 from mig_spawner.errors import DeviceInUse, DeviceNotFound, DriverError
 from mig_spawner.testing.gpu import SimulatedNode
@@ -18,12 +19,15 @@ class FakeDriver(Driver):
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node
         self._known: dict[str, GPUInfo] = {}
+        self._before: dict[str, dict[int, str]] = {}
+        self._listens = False
 
     def open(self) -> None:
         pass
 
     def close(self) -> None:
-        pass
+        self._listens = False
+        self._before.clear()
 
     def boot_id(self) -> str:
         return self._node.boot_id()
@@ -40,6 +44,28 @@ class FakeDriver(Driver):
 
     def processes(self, gpu_uuid: str, device_uuid: str) -> int:
         return self._node.processes(gpu_uuid, device_uuid)
+
+    def memory(self, gpu_uuid: str, device_uuid: str) -> Memory:
+        used, total = self._node.memory(gpu_uuid, device_uuid)
+        return Memory(used, total)
+
+    def vitals(self, gpu_uuid: str) -> Vitals:
+        state = self._node.wear_of(gpu_uuid)
+        pending = None if state.mig_pending == state.mig_enabled else state.mig_pending
+        return Vitals(state.memory_errors, state.remap_pending, state.remap_failed, pending)
+
+    def events(self) -> tuple[Event, ...]:
+        # What was announced before anybody listened is heard by nobody.
+        announced = self._node.take_announced()
+        heard = announced if self._listens else ()
+        self._listens = True
+        return tuple(Event(*event) for event in heard)
+
+    def activity(self, gpu_uuid: str) -> Mapping[int, Activity]:
+        now = {i.gpu_instance_id: i for i in self._node.activity(gpu_uuid)}
+        before, devices = self._before.get(gpu_uuid, {}), {n: str(i.mig_uuid) for n, i in now.items()}
+        self._before[gpu_uuid] = devices
+        return {n: Activity(i.sm, i.tensor, i.dram) for n, i in now.items() if before.get(n) == devices[n]}
 
     def create(self, gpu_uuid: str, profile_id: int, start: int, size: int) -> Instance:
         made = self._node.create_gpu_instance(gpu_uuid, profile_id, start, size)

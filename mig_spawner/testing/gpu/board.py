@@ -49,6 +49,17 @@ class SimulatedInstance:
     processes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Busyness:
+    """How busy a MIG device is, parts of 1."""
+
+    gpu_instance_id: int
+    mig_uuid: str
+    sm: float
+    tensor: float
+    dram: float
+
+
 class Board:
     """The behaviour of one GPU over its state, which it changes in place. A call that raises has changed nothing."""
 
@@ -151,6 +162,8 @@ class Board:
         """A GPU reset: instances and processes are gone, a pending mode is now the mode."""
         self.state.instances.clear()
         self.state.processes = 0
+        self.state.memory_errors = 0
+        self.state.remap_pending = False
         self.state.mig_enabled = self.state.mig_pending
         self.state.resets += 1
 
@@ -174,6 +187,34 @@ class Board:
     def processes(self, device_uuid: str) -> int | None:
         self.answer()
         return self.state.processes if device_uuid == self.gpu.gpu_uuid else self._by_uuid(device_uuid).processes
+
+    def memory(self, device_uuid: str) -> tuple[int, int]:
+        """Used and total MiB of a MIG device, or of the uncut GPU."""
+        self.answer()
+        if device_uuid == self.gpu.gpu_uuid:
+            return self.state.memory_used_mib, self.gpu.memory_mib
+        instance = self._by_uuid(device_uuid)
+        return instance.memory_used_mib, self._profile(instance).memory_mib
+
+    def set_usage(self, device_uuid: str, *, memory_mib: int, sm: float, tensor: float, dram: float) -> None:
+        """So much memory a device uses, and so busy it is."""
+        if device_uuid == self.gpu.gpu_uuid:
+            self.state.memory_used_mib = memory_mib
+            return
+        instance = self._by_uuid(device_uuid)
+        instance.memory_used_mib = memory_mib
+        instance.sm, instance.tensor, instance.dram = sm, tensor, dram
+
+    def busyness(self) -> tuple[Busyness, ...]:
+        """How busy each MIG device is; nothing from an Ampere GPU, which does not measure it."""
+        self.answer()
+        if self.model.ampere:
+            return ()
+        return tuple(
+            Busyness(i.gpu_instance_id, self._mig_uuid(i), i.sm, i.tensor, i.dram)
+            for i in self.state.instances
+            if i.device_index is not None
+        )
 
     def layout(self) -> Layout:
         """What is taken on it."""

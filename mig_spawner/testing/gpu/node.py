@@ -16,10 +16,10 @@ from mig_spawner.domain.gpu import GPU, Profile
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import DeviceInUse, DeviceNotFound, DriverError, InvalidRequest
 from mig_spawner.testing.gpu.arrangement import arrange
-from mig_spawner.testing.gpu.board import Board, SimulatedInstance, stable_uuid
+from mig_spawner.testing.gpu.board import Board, Busyness, SimulatedInstance, stable_uuid
 from mig_spawner.testing.gpu.fault import ErrorKind, Fault, Verb
 from mig_spawner.testing.gpu.model import find_model
-from mig_spawner.testing.gpu.state import BoardState, NodeState, StateBox
+from mig_spawner.testing.gpu.state import IDLE_MIB, BoardState, NodeState, StateBox
 
 MAX_GPUS = 16
 
@@ -113,6 +113,28 @@ class SimulatedNode:
             raise DriverError(f"The processes on {device_uuid} cannot be read.")
         return count
 
+    def memory(self, gpu_uuid: str, device_uuid: str) -> tuple[int, int]:
+        """Used and total MiB of the uncut GPU or a MIG device of it."""
+        with self._outside(gpu_uuid) as board:
+            return board.memory(device_uuid)
+
+    def activity(self, gpu_uuid: str) -> tuple[Busyness, ...]:
+        """How busy each MIG device of it is; none on Ampere."""
+        with self._outside(gpu_uuid) as board:
+            return board.busyness()
+
+    def wear_of(self, gpu_uuid: str) -> BoardState:
+        """What it counts of its own faults, and the mode that waits for a reset; a copy of its whole state."""
+        with self._outside(gpu_uuid) as board:
+            board.answer()
+            return board.state.model_copy(deep=True)
+
+    def take_announced(self) -> tuple[tuple[str, int, int | None], ...]:
+        """Critical errors since the last call: GPU, XID, GPU instance or None."""
+        with self._box.change() as state:
+            announced, state.announced = state.announced, []
+        return tuple(announced)
+
     def create_gpu_instance(self, gpu_uuid: str, profile_id: int, start: int, size: int) -> SimulatedInstance:
         """A GPU instance without compute instance. Raises `InsufficientResources`, `NotSupported`."""
         with self._call(Verb.CREATE_GPU_INSTANCE, gpu_uuid) as board:
@@ -148,6 +170,35 @@ class SimulatedNode:
                     board.set_processes(device_uuid, count)
                     return
         raise DeviceNotFound(f"Node {self.name} has no device {device_uuid}.")
+
+    def set_usage(
+        self, device_uuid: str, *, memory_mib: int = IDLE_MIB, sm: float = 0, tensor: float = 0, dram: float = 0
+    ) -> None:
+        """So much memory a device uses, and so busy it is, 0 to 1."""
+        with self._box.change() as state:
+            for board in map(Board, state.boards):
+                if device_uuid == board.gpu.gpu_uuid or board.has_device(device_uuid):
+                    board.set_usage(device_uuid, memory_mib=memory_mib, sm=sm, tensor=tensor, dram=dram)
+                    return
+        raise DeviceNotFound(f"Node {self.name} has no device {device_uuid}.")
+
+    def announce(self, gpu_uuid: str, xid: int, gpu_instance_id: int | None = None) -> None:
+        """The driver announces a critical error of the GPU, or of one instance."""
+        with self._box.change() as state:
+            state.announced.append((gpu_uuid, xid, gpu_instance_id))
+
+    def wear(
+        self, gpu_uuid: str, *, memory_errors: int = 0, remap_pending: bool = False, remap_failed: bool = False
+    ) -> None:
+        """Memory errors that could not be corrected, and what is to be done about them."""
+        with self._outside(gpu_uuid) as board:
+            board.state.memory_errors = memory_errors
+            board.state.remap_pending, board.state.remap_failed = remap_pending, remap_failed
+
+    def want_mode(self, gpu_uuid: str, enabled: bool) -> None:
+        """Somebody has asked for a MIG mode that comes with the next reset."""
+        with self._outside(gpu_uuid) as board:
+            board.state.mig_pending = enabled
 
     def lose(self, gpu_uuid: str) -> None:
         """The GPU falls off the bus; it is back after a reboot."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,9 @@ from mig_spawner.errors import InvalidRequest
 from mig_spawner.testing.gpu.fault import Fault, Verb
 
 Number = Annotated[int, Field(ge=0)]
+Part = Annotated[float, Field(ge=0, le=1)]
+IDLE_MIB: Final = 13
+"""What a device that nobody uses shows as used."""
 
 
 class InstanceState(BaseModel):
@@ -28,6 +31,7 @@ class InstanceState(BaseModel):
     Attributes:
         device_index: the MIG index of its compute instance; None while it has none.
         processes: on its MIG device; None for "cannot be read".
+        memory_used_mib: of its MIG device. `sm`, `tensor` and `dram` say how busy it is, 0 to 1.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -38,6 +42,10 @@ class InstanceState(BaseModel):
     size: Annotated[int, Field(ge=1)]
     device_index: Number | None = None
     processes: Number | None = 0
+    memory_used_mib: Number = IDLE_MIB
+    sm: Part = 0.0
+    tensor: Part = 0.0
+    dram: Part = 0.0
 
 
 class BoardState(BaseModel):
@@ -48,6 +56,9 @@ class BoardState(BaseModel):
         processes: on the uncut GPU; None for "cannot be read".
         profiles_need_mig: its driver is old and lists no profiles while MIG mode is off.
         resets: how often it was reset.
+        memory_used_mib: on the uncut GPU.
+        memory_errors: that could not be corrected, since its last reset. `remap_pending` and `remap_failed` say what becomes of
+            the faulty row.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -60,6 +71,10 @@ class BoardState(BaseModel):
     processes: Number | None = 0
     profiles_need_mig: bool = False
     resets: Number = 0
+    memory_used_mib: Number = IDLE_MIB
+    memory_errors: Number = 0
+    remap_pending: bool = False
+    remap_failed: bool = False
     instances: list[InstanceState] = []
 
 
@@ -69,6 +84,7 @@ class NodeState(BaseModel):
     Attributes:
         boots: how often the node was booted.
         delays: seconds that a call of a verb takes.
+        announced: critical errors that nobody has heard yet: GPU, XID, GPU instance or None.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -78,6 +94,7 @@ class NodeState(BaseModel):
     boots: Number = 1
     boards: list[BoardState] = []
     faults: list[Fault] = []
+    announced: list[tuple[str, Number, Number | None]] = []
     delays: dict[Verb, Annotated[float, Field(ge=0)]] = {}
 
 

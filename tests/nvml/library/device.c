@@ -170,10 +170,15 @@ static unsigned long long total_memory(const struct call *call)
     return MIB * (call->instance ? profile_by_id(call->gpu, call->instance->profile)->memory : call->gpu->memory);
 }
 
+static unsigned long long used_memory(const struct call *call)
+{
+    return MIB * (call->instance ? call->instance->used : call->gpu->used);
+}
+
 API nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     CALL(GPU | MIG, device);
-    unsigned long long total = total_memory(&call), used = 13 * MIB;
+    unsigned long long total = total_memory(&call), used = used_memory(&call);
     *memory = (nvmlMemory_t){.total = total, .free = total - used, .used = used};
     return NVML_SUCCESS;
 }
@@ -184,7 +189,7 @@ API nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
     CALL(GPU | MIG, device);
     if (memory->version != NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2U))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    unsigned long long total = total_memory(&call), used = 13 * MIB;
+    unsigned long long total = total_memory(&call), used = used_memory(&call);
     *memory = (nvmlMemory_v2_t){.version = memory->version, .total = total, .free = total - used, .used = used};
     return NVML_SUCCESS;
 }

@@ -31,7 +31,7 @@ static nvmlReturn_t create(struct call *call, struct profile *p, unsigned int st
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     unsigned int id = free_id(call->gpu, p);
     call->gpu->instance[call->gpu->instances++] =
-        (struct instance){.id = id, .profile = p->id, .start = start, .size = p->size};
+        (struct instance){.id = id, .profile = p->id, .start = start, .size = p->size, .used = 13};
     call->changed = true;
     *made = handle_of(INSTANCE, call->number, id, 0);
     return NVML_SUCCESS;

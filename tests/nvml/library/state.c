@@ -24,14 +24,17 @@ static char seen[FILE_SIZE]; /* the text that `state` was read from */
 #define NODE "node boots=%u repeat=%u limit=%u serial=%u\n"
 #define GPU_LINE(S)                                                                                                  \
     "gpu uuid=" S " mig=%u pending=%u capable=%u ampere=%u hiding=%u lost=%u memory=%u cores=%u major=%u minor=%u " \
-    "bus=%u pci=%x resets=%u compute=%d graphics=%d mps=%d name=" S "\n"
+    "bus=%u pci=%x resets=%u ecc=%u remap=%u remapfail=%u used=%u compute=%d graphics=%d mps=%d name=" S "\n"
 #define PROFILE_LINE(S)                                                                                       \
     "profile gpu=%u constant=%u id=%u slices=%u count=%u memory=%u sms=%u copy=%u decoder=%u encoder=%u jpeg=%u " \
     "ofa=%u size=%u starts=%lx name=" S "\n"
-#define INSTANCE_LINE "instance gpu=%u id=%u profile=%u start=%u size=%u compute=%d graphics=%d mps=%d\n"
+#define INSTANCE_LINE                                                                                       \
+    "instance gpu=%u id=%u profile=%u start=%u size=%u used=%u sm=%u tensor=%u dram=%u compute=%d graphics=%d " \
+    "mps=%d\n"
 #define COMPUTE_LINE(S) "compute gpu=%u instance=%u id=%u profile=%u start=%u size=%u index=%u uuid=" S "\n"
 #define FAULT_LINE(S) "fault function=" S " value=%d times=%d gpu=%d\n"
 #define DELAY_LINE(S) "delay function=" S " value=%d times=%d gpu=%d\n"
+#define EVENT_LINE "event gpu=%u xid=%u instance=%u compute=%u\n"
 
 /* -- reading and writing ------------------------------------------------------------------------------------------- */
 
@@ -51,11 +54,13 @@ static bool read_line(const char *line)
     struct instance i = {0};
     struct compute c = {0};
     struct rule rule = {0};
+    struct event e = {0};
     if (sscanf(line, NODE, &state.boots, &state.repeat, &state.limit, &state.serial) == 4)
         return true;
     if (sscanf(line, GPU_LINE(READ), gpu.uuid, &gpu.mig, &gpu.pending, &gpu.capable, &gpu.ampere, &gpu.hiding, &gpu.lost,
                &gpu.memory, &gpu.cores, &gpu.major, &gpu.minor, &gpu.bus, &gpu.pci, &gpu.resets,
-               &gpu.processes[COMPUTE], &gpu.processes[GRAPHICS], &gpu.processes[MPS], gpu.name) == 18) {
+               &gpu.ecc, &gpu.remap, &gpu.remapfail, &gpu.used, &gpu.processes[COMPUTE], &gpu.processes[GRAPHICS],
+               &gpu.processes[MPS], gpu.name) == 22) {
         if (state.gpus < MAX_GPUS)
             state.gpu[state.gpus++] = gpu;
         return true;
@@ -66,8 +71,8 @@ static bool read_line(const char *line)
             state.gpu[g].profile[state.gpu[g].profiles++] = p;
         return true;
     }
-    if (sscanf(line, INSTANCE_LINE, &g, &i.id, &i.profile, &i.start, &i.size, &i.processes[COMPUTE],
-               &i.processes[GRAPHICS], &i.processes[MPS]) == 8) {
+    if (sscanf(line, INSTANCE_LINE, &g, &i.id, &i.profile, &i.start, &i.size, &i.used, &i.sm, &i.tensor, &i.dram,
+               &i.processes[COMPUTE], &i.processes[GRAPHICS], &i.processes[MPS]) == 12) {
         if (g < state.gpus && state.gpu[g].instances < MAX_INSTANCES)
             state.gpu[g].instance[state.gpu[g].instances++] = i;
         return true;
@@ -86,6 +91,11 @@ static bool read_line(const char *line)
     if (sscanf(line, DELAY_LINE(READ), rule.function, &rule.value, &rule.times, &rule.gpu) == 4) {
         if (state.delays < MAX_RULES)
             state.delay[state.delays++] = rule;
+        return true;
+    }
+    if (sscanf(line, EVENT_LINE, &e.gpu, &e.xid, &e.instance, &e.compute) == 4) {
+        if (state.events < MAX_EVENTS)
+            state.event[state.events++] = e;
         return true;
     }
     return false;
@@ -122,8 +132,8 @@ static void save_gpu(FILE *out, unsigned int g)
         fprintf(out, PROFILE_LINE(WRITE), g, p->constant, p->id, p->slices, p->count, p->memory, p->sms, p->engines[0],
                 p->engines[1], p->engines[2], p->engines[3], p->engines[4], p->size, p->starts, p->name);
     for (struct instance *i = gpu->instance; i < gpu->instance + gpu->instances; i++) {
-        fprintf(out, INSTANCE_LINE, g, i->id, i->profile, i->start, i->size, i->processes[COMPUTE],
-                i->processes[GRAPHICS], i->processes[MPS]);
+        fprintf(out, INSTANCE_LINE, g, i->id, i->profile, i->start, i->size, i->used, i->sm, i->tensor,
+                i->dram, i->processes[COMPUTE], i->processes[GRAPHICS], i->processes[MPS]);
         for (struct compute *c = i->compute; c < i->compute + i->computes; c++)
             fprintf(out, COMPUTE_LINE(WRITE), g, i->id, c->id, c->profile, c->start, c->size, c->index, c->uuid);
     }
@@ -139,7 +149,7 @@ static void save(void)
     fprintf(out, NODE, state.boots, state.repeat, state.limit, state.serial);
     for (struct gpu *g = state.gpu; g < state.gpu + state.gpus; g++)
         fprintf(out, GPU_LINE(WRITE), g->uuid, g->mig, g->pending, g->capable, g->ampere, g->hiding, g->lost, g->memory,
-                g->cores, g->major, g->minor, g->bus, g->pci, g->resets, g->processes[COMPUTE],
+                g->cores, g->major, g->minor, g->bus, g->pci, g->resets, g->ecc, g->remap, g->remapfail, g->used, g->processes[COMPUTE],
                 g->processes[GRAPHICS], g->processes[MPS], g->name);
     for (unsigned int g = 0; g < state.gpus; g++)
         save_gpu(out, g);
@@ -148,6 +158,8 @@ static void save(void)
             fprintf(out, FAULT_LINE(WRITE), f->function, f->value, f->times, f->gpu);
     for (struct rule *d = state.delay; d < state.delay + state.delays; d++)
         fprintf(out, DELAY_LINE(WRITE), d->function, d->value, d->times, d->gpu);
+    for (struct event *e = state.event; e < state.event + state.events; e++)
+        fprintf(out, EVENT_LINE, e->gpu, e->xid, e->instance, e->compute);
     if (fclose(out) != 0 || rename(fresh, path) != 0)
         abort();
 }

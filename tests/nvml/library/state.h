@@ -15,7 +15,7 @@
 
 #define API __attribute__((visibility("default"))) nvmlReturn_t
 
-enum { MAX_GPUS = 32, MAX_PROFILES = 32, MAX_INSTANCES = 16, MAX_COMPUTES = 8, MAX_RULES = 64, TEXT = 96 };
+enum { MAX_GPUS = 32, MAX_PROFILES = 32, MAX_INSTANCES = 16, MAX_COMPUTES = 8, MAX_RULES = 64, MAX_EVENTS = 64, TEXT = 96 };
 enum { ENGINES = 5 };                         /* copy, decoder, encoder, jpeg, ofa */
 enum { COMPUTE, GRAPHICS, MPS, KINDS_OF_WORK }; /* kinds of processes */
 
@@ -33,6 +33,7 @@ struct compute {
 struct instance {
     unsigned int id, profile, start, size;
     int processes[KINDS_OF_WORK]; /* -1: cannot be read */
+    unsigned int used, sm, tensor, dram; /* memory in MiB; activity in thousandths */
     unsigned int computes;
     struct compute compute[MAX_COMPUTES];
 };
@@ -40,6 +41,7 @@ struct instance {
 struct gpu {
     char uuid[TEXT], name[TEXT]; /* names with %XX for what is no plain character */
     unsigned int mig, pending, capable, ampere, hiding, lost, memory, cores, major, minor, bus, pci, resets;
+    unsigned int ecc, remap, remapfail, used; /* memory errors since the reset, rows, memory in MiB */
     int processes[KINDS_OF_WORK];
     unsigned int profiles, instances;
     struct profile profile[MAX_PROFILES];
@@ -52,11 +54,17 @@ struct rule {
     int value, times, gpu; /* gpu -1: any */
 };
 
+/* Something that was announced and that nobody has heard yet. */
+struct event {
+    unsigned int gpu, xid, instance, compute;
+};
+
 struct state {
     unsigned int boots, repeat, limit, serial; /* limit: first constant that is an invalid argument */
-    unsigned int gpus, faults, delays;
+    unsigned int gpus, faults, delays, events;
     struct gpu gpu[MAX_GPUS];
     struct rule fault[MAX_RULES], delay[MAX_RULES];
+    struct event event[MAX_EVENTS];
 };
 
 extern struct state state;
