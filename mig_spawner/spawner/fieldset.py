@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from datetime import UTC, datetime
 from typing import Any
 
+from mig_spawner.domain.rule import Person
 from mig_spawner.errors import AllocatorError
 from mig_spawner.spawner.form import FormView, Live, form_view, render_form
+from mig_spawner.spawner.menu import MAX_NAME, UserMenu, groups_of, user_menu
 from mig_spawner.spawner.options import KEY
 from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.client import AllocatorClient
-from mig_spawner.wire.menu import Menu, live_menu
-
-MAX_NAME = 255
+from mig_spawner.wire.menu import Menu
+from mig_spawner.wire.menu.seen import SeenMenu
 
 
 class FormOfMenu:
@@ -46,11 +48,26 @@ class FormOfMenu:
             return f'{form}<p class="alert alert-warning">GPU choices cannot be shown now; the usual one is taken.</p>'
 
     async def _form_view(self) -> FormView:
-        availability, live = await asyncio.gather(self._availability(), self._live())
-        menu = self.mig_menu if len(self.mig_menu) else live_menu(availability)
+        availability, seen, live = await asyncio.gather(self._availability(), self._seen_menu(), self._live())
+        offered = self._user_menu(seen, availability)
         options = self.user_options if isinstance(self.user_options, dict) else {}
         saved, self._suggested = self._suggested or options.get(KEY), None
-        return form_view(menu, availability, saved=saved, live=live)
+        return form_view(offered.menu, availability, saved=saved, live=live, refusals=offered.refusals)
+
+    def _user_menu(self, seen: SeenMenu | None, availability: Availability | None) -> UserMenu:
+        person = Person(self._user_name, frozenset(groups_of(self.user)))
+        return user_menu(self.mig_menu, seen, availability, person, datetime.now(UTC))
+
+    @property
+    def _user_name(self) -> str:
+        return str(self.user.name)[:MAX_NAME]
+
+    async def _seen_menu(self) -> SeenMenu | None:
+        try:
+            return await self._client().menu(user=self._user_name, groups=groups_of(self.user))
+        except AllocatorError as error:
+            self.log.warning("What %s may have of the allocator's menu is not known: %s", self._log_name, error)
+            return None
 
     async def _availability(self) -> Availability | None:
         try:
@@ -63,7 +80,7 @@ class FormOfMenu:
         if not self.live_interval:
             return None
         try:
-            ticket = await self._client().ticket(str(self.user.name)[:MAX_NAME])
+            ticket = await self._client().ticket(self._user_name)
         except AllocatorError:
             return None
         return Live(self._public_url(), ticket.ticket, self.live_interval)

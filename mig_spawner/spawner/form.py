@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from mig_spawner.errors import InvalidRequest
+from mig_spawner.spawner.menu import price_text
 from mig_spawner.spawner.options import FIELD, choose
 from mig_spawner.spawner.templates import render
 from mig_spawner.wire.availability import Availability, OfferDocument
@@ -32,6 +33,7 @@ class ChoiceView:
         size: memory, share of the GPU and SMs in words; empty where nothing is known.
         free, total: GPU instances that could be had now, and at most; None where unknown or without meaning.
         reason: why it is disabled, or what to expect when none is free; empty otherwise.
+        price: in words; empty without one.
         offer: what the live counts are looked up by: `profile:1g.10gb`, `memory:12` or `whole`; empty without counts.
     """
 
@@ -45,6 +47,7 @@ class ChoiceView:
     free: int | None = None
     total: int | None = None
     reason: str = ""
+    price: str = ""
     offer: str = ""
 
 
@@ -67,16 +70,18 @@ def form_view(
     saved: object = None,
     live: Live | None = None,
     notice: str = "",
+    refusals: Mapping[str, str] | None = None,
 ) -> FormView:
     """What the form shows.
 
     Args:
         availability: None when the allocator does not answer.
         saved: the option `mig` of the last start, as hostile as any; None if there was none.
+        refusals: why this user may not have an entry, by its id.
         notice: shown above the choices; without it, the form says by itself when availability is unknown.
     """
     wanted, stale = _preselected(menu, saved)
-    views = [_choice(entry, availability) for entry in menu]
+    views = [_offered(entry, availability, menu.currency, (refusals or {}).get(entry.id, "")) for entry in menu]
     checked = _first([v for v in views if wanted is not None and v.id == wanted.id], views)
     if not notice and availability is None:
         notice = NO_ANSWER
@@ -108,6 +113,12 @@ def _first(preferred: list[ChoiceView], views: list[ChoiceView]) -> str | None:
     """The preferred choice if it can be had, else one without a GPU, else any that can be had."""
     without = [v for v in views if not v.gpu]
     return next((v.id for v in [*preferred, *without, *views] if v.enabled), None)
+
+
+def _offered(entry: MenuEntry, availability: Availability | None, currency: str, refusal: str) -> ChoiceView:
+    """The choice, or why it is not for this user; then counts mean nothing to them."""
+    view = replace(_choice(entry, availability), price=price_text(entry, currency))
+    return replace(view, enabled=False, reason=refusal, offer="", free=None, total=None) if refusal else view
 
 
 def _choice(entry: MenuEntry, availability: Availability | None) -> ChoiceView:

@@ -125,20 +125,23 @@ class LeaseKeeper:
         budget_s: float,
         duration_s: float | None,
         avoid_nodes: tuple[str, ...] = (),
+        choice: str = "",
+        groups: tuple[str, ...] = (),
     ) -> LeaseDocument:
         """Ask and wait until the device is there.
 
         Args:
             budget_s: how long to wait in line; being cut comes on top.
             avoid_nodes: where it must not be.
+            choice: the id of the menu's entry, by which the allocator decides.
+            groups: of the holder, at the hub.
 
         Raises:
             SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
         """
         with refusing():
             body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=duration_s)
-        if avoid_nodes:
-            body = body.model_copy(update={"avoid_nodes": avoid_nodes})
+        body = body.model_copy(update={"avoid_nodes": avoid_nodes, "choice": choice, "groups": groups})
         wait = _Wait(budget_s)
         conflicted = False
         while True:
@@ -304,6 +307,8 @@ def _refuse(error: AllocatorRefused) -> NoReturn:
     match error.code:
         case ProblemCode.IMPOSSIBLE:
             raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=422) from error
+        case ProblemCode.NOT_OFFERED | ProblemCode.NOT_ON_MENU:
+            raise SpawnRefused(str(error), reason=Reason.INVALID, status_code=error.status) from error
         case ProblemCode.QUEUE_FULL:
             raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=429) from error
         case ProblemCode.CONFLICT:

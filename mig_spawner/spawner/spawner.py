@@ -32,11 +32,12 @@ from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner.background import in_background, shared_client
 from mig_spawner.spawner.container import VISIBLE
 from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, pod_refusal, refusing
-from mig_spawner.spawner.fieldset import MAX_NAME, FormOfMenu
+from mig_spawner.spawner.fieldset import FormOfMenu
 from mig_spawner.spawner.injection.conflict import nvidia_resources, refuse_resources
 from mig_spawner.spawner.injection.injector import Injector
 from mig_spawner.spawner.injection.trait import InjectionTraits
 from mig_spawner.spawner.lease import CUT_S, GRACE_S, OUTAGE_S, RENEW_S, LeaseKeeper
+from mig_spawner.spawner.menu import MAX_NAME, groups_of
 from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
 from mig_spawner.spawner.options import KEY, choose, stored, take
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
@@ -45,7 +46,7 @@ from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, se
 from mig_spawner.spawner.trait import MIGTraits
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument
-from mig_spawner.wire.menu import Menu, MenuEntry, live_menu
+from mig_spawner.wire.menu import MenuEntry
 
 _BY_LINK = "A GPU slice is not started by a link alone. It is selected below: press Start to have it."
 
@@ -112,21 +113,26 @@ class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: 
         self._entry = await self._choose(self.user_options.get(KEY))
 
     async def _choose(self, value: object) -> MenuEntry:
-        menu: Menu = self.mig_menu
-        unknown = False
-        if not len(menu):
-            availability = None if value in (None, "", "none") else await self._availability()
-            unknown = availability is None
-            menu = live_menu(availability)
+        """The entry that an option stands for, if this user may have it."""
+        unsaid = value in (None, "")
+        seen = await self._seen_menu()
+        live = not len(self.mig_menu) and (seen is None or not seen.entries)
+        availability = await self._availability() if live and not unsaid and value != "none" else None
+        offered = self._user_menu(seen, availability)
         try:
-            return choose(value, menu)
+            entry = choose(value, offered.usual if unsaid else offered.menu)
         except InvalidRequest as error:
-            if unknown:
+            if live and availability is None:
                 raise SpawnRefused(
                     "The GPU allocator does not answer, so GPU choices cannot be started now. Start without a GPU, or try again soon.",
                     reason=Reason.ALLOCATOR_DOWN,
                 ) from error
             raise invalid(str(error)) from error
+        refusal = offered.refusals.get(entry.id)
+        if refusal:
+            contact = f" Ask {offered.menu.contact}." if offered.menu.contact else ""
+            raise invalid(f"{entry.display_name} is not to be had for you. {refusal}{contact}")
+        return entry
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -211,18 +217,24 @@ class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: 
 
     async def _ensure_lease(self, entry: MenuEntry | None) -> LeaseDocument | None:
         if self._granted is None and entry is not None and entry.request is not None:
-            self._granted = await self._acquire(entry.request, entry.duration)
+            self._granted = await self._acquire(entry, entry.request)
         self._lease_known = True
         self._progress.close()
         return self._granted
 
-    async def _acquire(self, request: Request, duration_s: float | None) -> LeaseDocument:
+    async def _acquire(self, entry: MenuEntry, request: Request) -> LeaseDocument:
         moves, began = self._moves, time.monotonic()
         progress = moves.progress if moves.left else self._progress
         budget_s = moves.budget_s(self.queue_timeout)
         try:
             return await self._keeper.acquire(
-                request, progress, budget_s=budget_s, duration_s=duration_s, avoid_nodes=moves.left
+                request,
+                progress,
+                budget_s=budget_s,
+                duration_s=entry.duration,
+                avoid_nodes=moves.left,
+                choice=entry.id,
+                groups=groups_of(self.user),
             )
         except SpawnRefused as error:
             if not moves.left:

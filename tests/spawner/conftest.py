@@ -20,6 +20,7 @@ from mig_spawner.spawner.background import close_clients
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.client import ONCE, AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
+from mig_spawner.wire.menu.seen import SeenMenu
 from tests.controlplane.fixture import control_plane
 from tests.kube.referee import referee
 
@@ -100,6 +101,7 @@ class ScriptedAllocator:
             make_offer("1g.10gb", 5, 7), make_offer("3g.40gb", 1, 2), make_offer(None, 1, 1)
         )
         self.answers: list[LeaseDocument | tuple[int, str] | Exception] = [make_lease()]
+        self.menu = SeenMenu(entries=())
         self.down = False
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
         self.release_failures = 0
@@ -122,6 +124,8 @@ class ScriptedAllocator:
         self.calls.append((request.method, path, json.loads(request.content or b"{}")))
         if path == "availability":
             return httpx.Response(200, content=self.availability.model_dump_json())
+        if path == "menu":
+            return httpx.Response(200, content=self.menu.model_dump_json(by_alias=True))
         if path == "tickets":
             return httpx.Response(200, json={"ticket": "a-ticket", "expires_at": NOW.isoformat()})
         if path.endswith("release"):

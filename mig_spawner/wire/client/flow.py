@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +33,7 @@ class Call(Generic[A]):
     method: str
     path: str
     body: BaseModel | None = None
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     wait_s: float = 0
     repeatable: bool = True
 
@@ -46,7 +46,7 @@ class Send:
     timeout_s: float
 
     @property
-    def params(self) -> dict[str, str]:
+    def params(self) -> dict[str, str | Sequence[str]]:
         wait = {"wait": f"{self.call.wait_s:g}"} if self.call.wait_s else {}
         return {**self.call.query, **wait}
 

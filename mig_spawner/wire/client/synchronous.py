@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -15,6 +16,7 @@ from mig_spawner.wire.client.connection import DEFAULT_TIMEOUT_S, reply_of, sett
 from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
 from mig_spawner.wire.client.patience import Patience
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 
 R = TypeVar("R")
@@ -53,6 +55,10 @@ class SyncAllocatorClient:
 
     def availability(self) -> Availability:
         return self._run(verb.availability(self._peer))
+
+    def menu(self, *, user: str | None = None, groups: Sequence[str] = ()) -> SeenMenu:
+        """What the caller may have; with `user`, for the hub and admins, what that user may, being in these groups."""
+        return self._run(verb.menu(self._peer, user, groups))
 
     def ticket(self, user_name: str) -> Ticket:
         return self._run(verb.ticket(self._peer, user_name))

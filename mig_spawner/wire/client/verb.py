@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
 from mig_spawner.wire.client.flow import Call, Flow, Peer, ask
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 
 
 def availability(peer: Peer) -> Flow[Availability]:
     return ask(peer, Call(Availability.model_validate_json, "GET", "availability"))
+
+
+def menu(peer: Peer, user: str | None, groups: Sequence[str]) -> Flow[SeenMenu]:
+    query: dict[str, str | Sequence[str]] = {} if user is None else {"user": user, "group": groups}
+    return ask(peer, Call(SeenMenu.model_validate_json, "GET", "menu", query=query))
 
 
 def ticket(peer: Peer, user_name: str) -> Flow[Ticket]:
