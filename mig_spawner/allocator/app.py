@@ -68,10 +68,14 @@ class AllocatorApp(MenuTraits, Application):
     ).tag(config=True)
 
     database_url = Unicode(
-        "sqlite:///mig-allocator.sqlite",
-        help="""The ledger, as SQLAlchemy writes it: `sqlite:///relative/path` or `sqlite:////absolute/path`.
+        help="""The ledger, as SQLAlchemy writes it: `sqlite:///relative/path`, `sqlite:////absolute/path` or
+        `postgresql+psycopg://user:password@server/database`.
 
-        Put it on a local disk that survives restarts; SQLite does not work on network file systems.
+        Put a file on a local disk that survives restarts; SQLite does not work on network file systems, and serves one allocator.
+        PostgreSQL (13 or newer) serves several: give all of them the same configuration. A password may come from $PGPASSWORD or
+        $PGPASSFILE instead; behind a pooler of connections use one that keeps transactions together.
+
+        Default: $MIG_ALLOCATOR_DATABASE_URL, else a file in the current folder.
         """,
     ).tag(config=True)
 
@@ -202,6 +206,10 @@ class AllocatorApp(MenuTraits, Application):
     @default("service_name")
     def _default_service_name(self) -> str:
         return os.environ.get("JUPYTERHUB_SERVICE_NAME", "") or self.prefix.strip("/").rpartition("/")[2] or "mig"
+
+    @default("database_url")
+    def _default_database_url(self) -> str:
+        return os.environ.get("MIG_ALLOCATOR_DATABASE_URL", "") or "sqlite:///mig-allocator.sqlite"
 
     @property
     def prefix(self) -> str:

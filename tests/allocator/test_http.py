@@ -139,7 +139,7 @@ def _app(tmp_path: Path, **traits: object) -> AllocatorApp:
 @pytest.mark.parametrize(
     ("traits", "says"),
     [
-        ({"database_url": "postgresql://x/y"}, "SQLite"),
+        ({"database_url": "mysql://x/y"}, "SQLite or PostgreSQL"),
         ({"database_url": "sqlite://"}, "survive a restart"),
         ({"database_url": "nonsense"}, "cannot be read"),
         ({"service_tokens": ["short"]}, "at least 8"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Integer, and_, bindparam, cast, delete, func, insert, or_, select, text, update
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import and_, bindparam, case, delete, func, insert, or_, select, update
 
 from mig_spawner.allocator.store import tables as t
+from mig_spawner.allocator.store.function import current_moment, seconds_since_2025
 
 _HOLDING: Final = ("granted", "ready", "active", "releasing")
 _queued = t.lease.c.state == "queued"
@@ -15,13 +15,11 @@ _by_number = t.lease.c.number
 
 # The transaction
 
-BEGIN: Final = select(func.strftime("%Y-%m-%d %H:%M:%f", "now").label("now"), t.meta.c.revision)
+BEGIN: Final = select(current_moment().label("now"), t.meta.c.revision)
 NEXT_REVISION: Final = update(t.meta).values(revision=t.meta.c.revision + 1)
-EPOCH: Final = "2025-01-01"
+_seconds = seconds_since_2025()
 RAISE_GENERATION: Final = update(t.meta).values(
-    generation=func.max(
-        t.meta.c.generation, cast(func.strftime("%s", "now"), Integer) - cast(func.strftime("%s", EPOCH), Integer)
-    )
+    generation=case((t.meta.c.generation < _seconds, _seconds), else_=t.meta.c.generation)
 )
 NEXT_GENERATION: Final = update(t.meta).values(generation=t.meta.c.generation + 1).returning(t.meta.c.generation)
 
@@ -96,20 +94,20 @@ SET_REPORT: Final = (
     .values(report=bindparam("new_report"), reported_at=bindparam("new_reported_at"))
 )
 SET_DESIRED: Final = (
-    update(t.node).where(t.node.c.name == bindparam("of_node")).values(desired=bindparam("new_desired"))
+    update(t.node)
+    .where(t.node.c.name == bindparam("of_node"))
+    .values(desired=bindparam("new_desired"), generation=bindparam("new_generation"))
 )
 SET_CORDONED: Final = (
     update(t.node).where(t.node.c.name == bindparam("of_node")).values(cordoned=bindparam("new_cordoned"))
 )
 GPUS: Final = select(t.gpu)
 DROP_GPU: Final = delete(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("gpu_uuid"))
-_gpu = upsert(t.gpu)
-OWN_GPU: Final = _gpu.on_conflict_do_update(index_elements=["gpu_uuid"], set_={"node": _gpu.excluded.node})
+ADD_GPU: Final = insert(t.gpu)
+MOVE_GPU: Final = update(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("of_gpu")).values(node=bindparam("new_node"))
 DROP_GPUS: Final = delete(t.gpu).where(t.gpu.c.node == bindparam("of_node"))
 DROP_NODE: Final = delete(t.node).where(t.node.c.name == bindparam("of_node"))
-GENERATIONS: Final = select(
-    t.node.c.name, func.json_extract(t.node.c.desired, text("'$.generation'")).label("generation")
-)
+GENERATIONS: Final = select(t.node.c.name, t.node.c.generation)
 
 # Pods
 
@@ -118,14 +116,8 @@ PODS: Final = (
     .outerjoin(t.lease, t.lease.c.lease_id == t.pod.c.lease_id)
     .order_by(t.pod.c.uid)
 )
-_pod = upsert(t.pod)
-PUT_POD: Final = _pod.on_conflict_do_update(
-    index_elements=["uid"],
-    set_={
-        name: _pod.excluded[name]
-        for name in ("lease_id", "namespace", "name", "phase", "device_uuid", "claim", "trouble")
-    },
-)
+ADD_POD: Final = insert(t.pod)
+SET_POD: Final = update(t.pod).where(t.pod.c.uid == bindparam("of_pod"))
 DROP_POD: Final = delete(t.pod).where(t.pod.c.uid == bindparam("uid"))
 PODS_LISTED_AT: Final = select(t.meta.c.pods_listed_at)
 SET_PODS_LISTED_AT: Final = update(t.meta).values(pods_listed_at=bindparam("at"))

@@ -139,6 +139,7 @@ node = Table(
     Column("reported_at", Moment),
     Column("desired", Text, nullable=False),
     Column("cordoned", Boolean, nullable=False),
+    Column("generation", Integer, nullable=False, server_default="0"),
 )
 
 gpu = Table(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select
+from sqlalchemy import Row, Select
 from sqlalchemy.exc import IntegrityError
 
 from mig_spawner.allocator.store import statement as s
 from mig_spawner.allocator.store import tables as t
 from mig_spawner.allocator.store.base import AuditRow, Holding, NodeRecord, Pod, Progress, Remnant, Transaction
 from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
+from mig_spawner.allocator.store.session import Session
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
@@ -22,18 +23,26 @@ from mig_spawner.wire.node import DesiredNode, NodeReport
 
 
 class SQLTransaction(Transaction):
-    """The port's `Transaction` on an open connection; the store begins and ends it."""
+    """The port's `Transaction` on an open connection; the store begins and ends it.
 
-    def __init__(self, connection: Connection, *, now: datetime | None) -> None:
-        self._connection = connection
-        self._changed = False
-        row = connection.execute(s.BEGIN).one()
-        self.now = now or datetime.fromisoformat(row.now).replace(tzinfo=UTC)
-        self.revision = row.revision
+    Attributes:
+        changed: whether those who watch must be told.
+    """
 
-    def finish(self) -> None:
+    def __init__(self, session: Session, *, now: datetime, revision: int) -> None:
+        self.session = self._connection = session
+        self.changed = False
+        self.now = now
+        self.revision = revision
+
+    def joined(self) -> SQLTransaction:
+        """One more in the same transaction of the database."""
+        session = Session(self.session.connection, shared=True)
+        return SQLTransaction(session, now=self.now, revision=self.revision)
+
+    def finish(self, *, changed: bool) -> None:
         """Before the commit: tell those who watch that something changed."""
-        if self._changed:
+        if changed:
             self._connection.execute(s.NEXT_REVISION)
 
     # Leases
@@ -161,7 +170,7 @@ class SQLTransaction(Transaction):
         return [AuditRow(r.lease_id, r.at, r.who, r.before, r.after, r.why) for r in rows]
 
     def _audit(self, lease_id: str, who: str, before: str | None, after: str, why: str) -> None:
-        self._changed = True
+        self.changed = True
         row = {"lease_id": lease_id, "at": self.now, "who": who, "before": before, "after": after, "why": why}
         self._connection.execute(s.ADD_AUDIT, row)
 
@@ -195,13 +204,15 @@ class SQLTransaction(Transaction):
         document = report.model_dump_json()
         change = {"of_node": name, "new_report": document, "new_reported_at": self.now}
         if self._connection.execute(s.SET_REPORT, change).rowcount == 0:
+            desired = DesiredNode(generation=self.next_generation())
             self._connection.execute(
                 s.ADD_NODE,
                 {
                     "name": name,
                     "report": document,
                     "reported_at": self.now,
-                    "desired": DesiredNode(generation=self.next_generation()).model_dump_json(),
+                    "desired": desired.model_dump_json(),
+                    "generation": desired.generation,
                     "cordoned": False,
                 },
             )
@@ -210,22 +221,25 @@ class SQLTransaction(Transaction):
     def _own(self, name: str, uuids: Sequence[str]) -> None:
         owned = {uuid for uuid, node in self.gpu_owners().items() if node == name}
         for uuid in owned.difference(uuids):
-            self._changed = True
+            self.changed = True
             self._connection.execute(s.DROP_GPU, {"gpu_uuid": uuid})
         for uuid in set(uuids) - owned:
-            self._changed = True
-            self._connection.execute(s.OWN_GPU, {"gpu_uuid": uuid, "node": name})
+            self.changed = True
+            row = {"gpu_uuid": uuid, "node": name}
+            if self._connection.execute(s.MOVE_GPU, {"of_gpu": uuid, "new_node": name}).rowcount == 0:
+                self._connection.execute(s.ADD_GPU, row)
 
     def put_desired(self, name: str, desired: DesiredNode) -> None:
-        self._changed = True
-        self._connection.execute(s.SET_DESIRED, {"of_node": name, "new_desired": desired.model_dump_json()})
+        self.changed = True
+        change = {"of_node": name, "new_desired": desired.model_dump_json(), "new_generation": desired.generation}
+        self._connection.execute(s.SET_DESIRED, change)
 
     def put_cordoned(self, name: str, cordoned: bool) -> None:
-        self._changed = True
+        self.changed = True
         self._connection.execute(s.SET_CORDONED, {"of_node": name, "new_cordoned": cordoned})
 
     def drop_node(self, name: str) -> None:
-        self._changed = True
+        self.changed = True
         self._connection.execute(s.DROP_GPUS, {"of_node": name})
         self._connection.execute(s.DROP_NODE, {"of_node": name})
 
@@ -252,22 +266,21 @@ class SQLTransaction(Transaction):
         ]
 
     def put_pod(self, pod: Pod) -> None:
-        self._changed = True
+        self.changed = True
         row = {
-            "uid": pod.uid,
             "lease_id": pod.lease_id,
             "namespace": pod.namespace,
             "name": pod.name,
             "phase": pod.phase,
             "device_uuid": pod.device_uuid,
-            "since": pod.since,
             "claim": claim_to_text(pod.claim),
             "trouble": pod.trouble,
         }
-        self._connection.execute(s.PUT_POD, row)
+        if self._connection.execute(s.SET_POD.values(row), {"of_pod": pod.uid}).rowcount == 0:
+            self._connection.execute(s.ADD_POD, row | {"uid": pod.uid, "since": pod.since})
 
     def drop_pod(self, uid: str) -> None:
-        self._changed = True
+        self.changed = True
         self._connection.execute(s.DROP_POD, {"uid": uid})
 
     def pods_listed_at(self) -> datetime | None:

@@ -10,8 +10,11 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-# Generations start at the seconds since this moment, see `Transaction.next_generation`.
-EPOCH = "2025-01-01"
+# Generations start at the seconds since 2025, see `Transaction.next_generation`.
+SECONDS = {
+    "sqlite": "CAST(strftime('%s', 'now') AS INTEGER) - 1735689600",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS INTEGER) - 1735689600",
+}
 
 
 def upgrade() -> None:
@@ -156,7 +159,7 @@ def upgrade() -> None:
             id=1,
             installation_id=secrets.token_hex(8),
             secret=secrets.token_bytes(32),
-            generation=sa.cast(sa.func.strftime("%s", "now") - sa.func.strftime("%s", EPOCH), sa.Integer),
+            generation=sa.literal_column(SECONDS[op.get_context().dialect.name]),
             revision=0,
         )
     )

@@ -1,42 +1,27 @@
-"""The promises of the store: constraints, migrations, times."""
+"""The promises of the store, the same on every database: constraints, order, all or nothing."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import create_engine
 
 from mig_spawner.allocator.claim import Claim
 from mig_spawner.allocator.store.base import Pod, Transaction
 from mig_spawner.allocator.store.sql import SQLStore
-from mig_spawner.allocator.store.tables import metadata
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, EndReason, Granted, Holder, Lease, PodFate, Queued
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
-from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken, StoreUnavailable
+from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.node import NodeReport
 from tests.allocator.rig import gpu_document
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SQLStore]:
-    store = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    store.open()
-    yield store
-    store.close()
 
 
 def _queued(lease_id: str, request: Request | None = None, **changes: object) -> Queued:
@@ -200,21 +185,6 @@ def test_a_node_is_forgotten_with_its_gpus(store: SQLStore) -> None:
     assert store.revision() == revision + 1
 
 
-def test_a_copy_from_before_repeats_no_generation(store: SQLStore, tmp_path: Path) -> None:
-    """What an old copy of the ledger would number next, agents may have been told before."""
-    with store.writing() as tx:
-        now = tx.next_generation()
-    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
-    connection.execute("UPDATE meta SET generation = 5")
-    connection.commit()
-    connection.close()
-    again = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    again.open()
-    with again.writing() as tx:
-        assert tx.next_generation() >= now
-    again.close()
-
-
 def test_what_fails_in_the_middle_was_never_there(store: SQLStore) -> None:
     revision = store.revision()
 
@@ -239,40 +209,6 @@ def test_the_revision_moves_with_every_change(store: SQLStore) -> None:
     assert store.revision() == first + 1
 
 
-def test_times_are_the_databases(store: SQLStore, tmp_path: Path) -> None:
-    with store.reading() as tx:
-        assert abs(tx.now - datetime.now(UTC)) < timedelta(minutes=1)
-        assert tx.now.tzinfo is UTC
-    moved = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}", clock=lambda: NOW)
-    moved.open()
-    with moved.reading() as tx:
-        assert tx.now == NOW
-    moved.close()
-
-
-def test_a_new_ledger_never_repeats_a_generation(tmp_path: Path) -> None:
-    """An agent may still quote a generation of a ledger that was lost."""
-    old, new = (SQLStore(f"sqlite:///{tmp_path / name}") for name in ("old.sqlite", "new.sqlite"))
-    old.open()
-    with old.writing() as tx:
-        first = tx.next_generation()
-        assert tx.next_generation() == first + 1
-    new.open()
-    with new.writing() as tx:
-        assert first <= tx.next_generation() < 1_000_000_000
-    old.close()
-    new.close()
-
-
-def test_secrets_outlive_a_restart_and_differ_by_purpose(store: SQLStore, tmp_path: Path) -> None:
-    again = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    again.open()
-    assert again.installation_id == store.installation_id
-    assert again.secret("cookie") == store.secret("cookie") != store.secret("ticket")
-    assert len(store.secret("cookie")) == 32
-    again.close()
-
-
 def test_the_queue_keeps_the_order_of_arrival(store: SQLStore) -> None:
     with store.writing() as tx:
         for number in range(50):
@@ -281,65 +217,3 @@ def test_the_queue_keeps_the_order_of_arrival(store: SQLStore) -> None:
         assert [lease.lease_id for lease in tx.queue()] == [f"l{number}" for number in range(50)]
         assert tx.queue_place("l9") == (10, 50)
         assert tx.queue_place("nope") == (0, 50)
-
-
-def test_migrations_and_tables_agree(store: SQLStore, tmp_path: Path) -> None:
-    engine = create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, metadata) == []
-    engine.dispose()
-    made = sqlite3.connect(tmp_path / "ledger.sqlite")
-    declared = sqlite3.connect(":memory:")
-    for table in metadata.sorted_tables:
-        for element in (table, *table.indexes):
-            declared.execute(_ddl(element))
-    query = "SELECT name, type FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND name <> 'alembic_version' ORDER BY name"
-    assert made.execute(query).fetchall() == declared.execute(query).fetchall()
-    made.close()
-    declared.close()
-
-
-def _ddl(element: object) -> str:
-    from sqlalchemy import Table
-    from sqlalchemy.dialects.sqlite import dialect
-    from sqlalchemy.schema import CreateIndex, CreateTable
-
-    create = CreateTable(element) if isinstance(element, Table) else CreateIndex(element)  # type: ignore[arg-type]
-    return str(create.compile(dialect=dialect()))
-
-
-def test_a_second_start_migrates_nothing(tmp_path: Path) -> None:
-    for _ in range(2):
-        store = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-        store.open()
-        store.close()
-
-
-def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    store = SQLStore(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    store.open()
-    store.close()
-    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
-    connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.commit()
-    connection.close()
-    with pytest.raises(StoreUnavailable, match="or a newer one"):
-        store.open()
-    store.close()
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    store = SQLStore(f"sqlite:///{tmp_path / 'nope' / 'ledger.sqlite'}")
-    with pytest.raises(StoreUnavailable, match="folder must exist"):
-        store.open()
-    store.close()
-
-
-def test_the_file_is_safe_against_power_loss(store: SQLStore, tmp_path: Path) -> None:
-    with store.writing() as tx:
-        pragmas = {
-            name: tx._connection.exec_driver_sql(f"PRAGMA {name}").scalar()  # type: ignore[attr-defined]
-            for name in ("journal_mode", "synchronous", "foreign_keys")
-        }
-    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}

@@ -1,0 +1,1 @@
+"""The databases that a ledger may live in."""
