@@ -28,6 +28,7 @@ from mig_spawner.allocator.handlers.context import Context, Traffic
 from mig_spawner.allocator.menu.trait import MenuTraits
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
+from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.pods.base import PodListing, PodWatch
 from mig_spawner.allocator.pods.none import NoPods
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
@@ -272,6 +273,7 @@ class AllocatorApp(MenuTraits, Application):
             leases=LeaseService(self.desk),
             nodes=NodeService(self.desk),
             menu=menu,
+            pages=PageService(self.desk),
             auth=self._auth(store, tokens),
             changes=self.changes,
             metrics=self._metrics,

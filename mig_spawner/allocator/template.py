@@ -8,6 +8,8 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import mig_spawner
+from mig_spawner.allocator.page import words
+from mig_spawner.allocator.page.asset import version
 
 _PACKAGE: Final = Path(mig_spawner.__file__).parent
 
@@ -23,4 +25,21 @@ def environment() -> Environment:
     if folder is None:
         places = " nor in ".join(str(path) for path in candidates)
         raise FileNotFoundError(f"The allocator's templates are neither in {places}. Install mig-spawner again.")
-    return Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined)
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "holder": words.holder_name,
+        "span": words.span,
+        "moment": words.moment,
+        "countdown": words.countdown,
+        "number": words.number,
+        "gigabytes": words.gigabytes,
+        "gpu_hours": words.gpu_hours,
+    }
+    made.globals["version"] = version
+    return made

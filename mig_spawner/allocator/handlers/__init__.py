@@ -6,7 +6,6 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from tornado.web import Application
@@ -19,10 +18,10 @@ from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, Release
 from mig_spawner.allocator.handlers.menu import MenuHandler
 from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Uncordon
 from mig_spawner.allocator.handlers.openapi import OpenAPI
-from mig_spawner.allocator.handlers.page import OAuthCallback, Page, Static
+from mig_spawner.allocator.handlers.page import PAGES
+from mig_spawner.allocator.handlers.page.static import OAuthCallback, Static
 from mig_spawner.allocator.openapi.document import openapi
-
-STATIC = Path(__file__).parents[1] / "static"
+from mig_spawner.allocator.page.asset import STATIC
 
 API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("openapi.json", OpenAPI),
@@ -51,7 +50,8 @@ def application(context: Context, *, cookie_secret: bytes) -> Application:
     places = {"/", prefix}
     routes: list[Any] = [(f"{place}{name}", handler, given) for name, handler in health for place in places]
     routes += [(f"{prefix}api/v1/{_pattern(path)}", handler, given) for path, handler in API]
-    routes += [(prefix, Page, given), (f"{prefix}static/(.*)", Static, {"path": str(STATIC), **given})]
+    routes += [(f"{prefix}{_pattern(path)}", handler, given) for path, handler in PAGES]
+    routes.append((f"{prefix}static/(.*)", Static, {"path": str(STATIC), **given}))
     if context.auth.hub is not None:
         routes.append((f"{prefix}oauth_callback", OAuthCallback, given))
     return Application(

@@ -14,6 +14,7 @@ from mig_spawner.allocator.changes import Changes
 from mig_spawner.allocator.menu.source import MenuSource
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
+from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.service import Desk, LeaseService
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ class Context:
     leases: LeaseService
     nodes: NodeService
     menu: MenuSource
+    pages: PageService
     auth: Auth
     changes: Changes
     metrics: Metrics
