@@ -25,6 +25,7 @@ VERBS: Final[Mapping[str, str]] = {
     "leases": "mig_spawner.cli.leases",
     "release": "mig_spawner.cli.release",
     "renew": "mig_spawner.cli.renew",
+    "simulate": "mig_spawner.cli.simulate",
     "wait": "mig_spawner.cli.wait",
 }
 """The module of each verb; the command in it is called as the verb, with `_` for `-`."""

@@ -13,7 +13,7 @@ from mig_spawner.domain.fleet import Device, GPUState
 from mig_spawner.domain.gpu import GPU, Layout, Placement
 from mig_spawner.domain.policy import POLICIES, choose, explain
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.testing.gpu import find_model
 
 MakeState = Callable[..., GPUState]
@@ -73,6 +73,25 @@ def test_a_standing_device_is_the_reason(make_state: MakeState) -> None:
     told = explain(ONE, [make_state(), replace(state, devices=(device,))], BEST)
     assert told.candidates[0].node == "node-1"
     assert "stands here already" in told.candidates[0].why
+
+
+@pytest.mark.parametrize(
+    ("uuid", "idle", "why"),
+    [
+        pytest.param("MIG-a", True, "Chosen. The device stands here, idle.", id="idle"),
+        pytest.param("MIG-a", False, "The device stands here, and is in use.", id="in use"),
+        pytest.param("MIG-b", True, "It has no such device.", id="another"),
+    ],
+)
+def test_a_device_by_name(make_state: MakeState, uuid: str, idle: bool, why: str) -> None:
+    state = make_state(taken=[("1g.10gb", 2)])
+    profile = state.gpu.profile(ProfileName(1, 10))
+    assert profile is not None
+    device = Device(Placement(state.gpu.gpu_uuid, 2, 1), profile, "MIG-a", idle=idle)
+    told = explain(DeviceRequest(uuid), [replace(state, devices=(device,)), make_state(number=1)], BEST)
+    assert told.candidates[0].why == why
+    assert told.candidates[1].why == "It has no such device."
+    assert (told.decision is not None) == why.startswith("Chosen")
 
 
 def test_an_uncut_gpu_goes_before_one_in_mig_mode(make_state: MakeState) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from mig_spawner.domain.fleet import Decision, GPUState, profiles_for
 from mig_spawner.domain.policy.base import Ranking
-from mig_spawner.domain.policy.choice import choose, standing_decision, whole_level
+from mig_spawner.domain.policy.choice import choose, device_decision, standing_decision, whole_level
 from mig_spawner.domain.policy.table import table_of
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.domain.request import Request, WholeRequest
+from mig_spawner.domain.request import DeviceRequest, Request, WholeRequest
 
 SHOWN = 20
 
@@ -83,11 +83,18 @@ def _candidate(
             return Candidate(node, gpu_uuid, None, None, None, _why_not_whole(state))
         why = "Free and uncut." if level == 0 else "Free, but in MIG mode: uncut GPUs go first."
         return Candidate(node, gpu_uuid, None, 0, level, _chosen(why, chosen=chosen))
+    if isinstance(request, DeviceRequest):
+        found = device_decision(state, request.mig_uuid)
+        if found is None:
+            return Candidate(node, gpu_uuid, None, None, None, _why_not_device(request, state))
+        name = None if found.profile is None else found.profile.name
+        why = _chosen("The device stands here, idle.", chosen=chosen)
+        return Candidate(node, gpu_uuid, name, found.placement.start, _FIRST, why)
     names = [wanted] if wanted is not None else profiles_for(request, [state])
     for name in names:
-        found = _place_for(name, state, ranking)
-        if found is not None:
-            score, start, why = found
+        place = _place_for(name, state, ranking)
+        if place is not None:
+            score, start, why = place
             return Candidate(node, gpu_uuid, name, start, score, _chosen(why, chosen=chosen))
     return Candidate(node, gpu_uuid, None, None, None, _why_not(names, state))
 
@@ -126,6 +133,11 @@ def _why_not(names: Sequence[ProfileName], state: GPUState) -> str:
         return "It offers no profile that would do."
     free = state.gpu.grid - state.layout.taken
     return f"{free} of {state.gpu.grid} memory slices are free, yet no {offered[0]} fits."
+
+
+def _why_not_device(request: DeviceRequest, state: GPUState) -> str:
+    stands = any(device.device_uuid == request.mig_uuid for device in state.devices)
+    return "The device stands here, and is in use." if stands else "It has no such device."
 
 
 def _why_not_whole(state: GPUState) -> str:

@@ -8,7 +8,7 @@ skipped when they come to the front.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -25,6 +25,9 @@ from mig_spawner.domain.policy.table import Best, Table, table_of
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 
+Row = Mapping[ProfileName, Best]
+"""The best places of one GPU, by profile."""
+
 _POSITION_BITS: Final = 32
 _POSITION: Final = (1 << _POSITION_BITS) - 1
 
@@ -40,6 +43,7 @@ class Index:
         self._position: dict[str, int] = {}
         self._entries: list[_Entry] = []
         self._tables: dict[int, tuple[object, Table]] = {}
+        self._ways: dict[tuple[int, int], tuple[Row, Row, Sequence[tuple[ProfileName, int]]]] = {}
         self._cut: dict[ProfileName, _Line] = {}
         self._standing: dict[ProfileName, _Line] = {}
         self._whole = _Line()
@@ -62,11 +66,9 @@ class Index:
         for device in state.devices:
             self._devices[device.device_uuid] = position
         if entry.row is not before:
-            for name, best in entry.row.items():
-                old = before.get(name)
-                if old is None or old.level != best.level:
-                    self._line(self._cut, name).add(best.level, position)
-                    self._tidy_cut(name)
+            for name, level in self._changed(before, entry.row):
+                self._line(self._cut, name).add(level, position)
+                self._tidy_cut(name)
         for name in entry.standing - standing:
             self._line(self._standing, name).add(0, position)
             self._tidy_standing(name)
@@ -123,7 +125,7 @@ class Index:
             self._whole.drop()
         return None
 
-    def _row(self, state: GPUState) -> Mapping[ProfileName, Best]:
+    def _row(self, state: GPUState) -> Row:
         if state.unavailable is not None or not state.cuttable:
             return _NOTHING
         profiles = state.gpu.profiles
@@ -134,6 +136,22 @@ class Index:
             # The profiles are kept beside the table: their id stays their own as long as they live.
             known = self._tables[id(profiles)] = (profiles, table_of(state.gpu, self._ranking))
         return known[1].row(state.layout)
+
+    def _changed(self, before: Row, after: Row) -> Sequence[tuple[ProfileName, int]]:
+        """The profiles that rank otherwise after a change of state, and how. GPUs go the same ways again and again."""
+        key = (id(before), id(after))
+        known = self._ways.get(key)
+        if known is None:
+            if len(self._ways) >= _WAYS_KNOWN:
+                self._ways.clear()
+            changed = tuple(
+                (name, best.level)
+                for name, best in after.items()
+                if (old := before.get(name)) is None or old.level != best.level
+            )
+            # The rows are kept beside: their ids stay their own as long as they live.
+            known = self._ways[key] = (before, after, changed)
+        return known[2]
 
     def _line(self, lines: dict[ProfileName, _Line], name: ProfileName) -> _Line:
         line = lines.get(name)
@@ -171,7 +189,7 @@ class _Entry:
 
     def __init__(self) -> None:
         self.state: GPUState | None = None
-        self.row: Mapping[ProfileName, Best] = _NOTHING
+        self.row: Row = _NOTHING
         self.standing: frozenset[ProfileName] = frozenset()
         self.whole: int | None = None
 
@@ -205,4 +223,5 @@ def _standing(state: GPUState) -> frozenset[ProfileName]:
     return frozenset(device.profile.name for device in state.devices if device.idle)
 
 
-_NOTHING: Final[Mapping[ProfileName, Best]] = {}
+_WAYS_KNOWN: Final = 1 << 14
+_NOTHING: Final[Row] = {}

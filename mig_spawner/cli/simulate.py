@@ -1,0 +1,96 @@
+"""`mig-spawner simulate`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mig_spawner.cli.outcome import Verb
+from mig_spawner.errors import InvalidRequest
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(cls=Verb)
+@click.option(
+    "--scenario", "scenarios", multiple=True, help="A setting by name, such as steady-notebook-0.9; repeatable."
+)
+@click.option("--list", "list_", is_flag=True, help="List the scenarios and end.")
+@click.option("--trace", type=_PATH, help="Your own arrivals instead, as CSV (arrival,duration,profile,…).")
+@click.option("--gpu", "gpus", multiple=True, metavar="MODEL:COUNT", help="GPUs; repeatable. [default: a100-80gb:100]")
+@click.option(
+    "--policy", "policies", multiple=True, help="Where instances are cut; repeatable. [default: four of them]"
+)
+@click.option(
+    "--layout", "layouts", multiple=True, help="dynamic, all-1g or all-balanced; repeatable. [default: dynamic]"
+)
+@click.option("--rule", "rules", multiple=True, help="Who waits; repeatable. [default: refuse]")
+@click.option(
+    "--quota", "quotas", multiple=True, metavar="GROUP=GPUS", help="The most a group has at once; repeatable."
+)
+@click.option("--online", is_flag=True, help="Policies estimate the demand from what arrives, as the allocator does.")
+@click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each.")
+@click.option(
+    "--span", type=click.FloatRange(1, 10_000), default=100, show_default=True, help="Hours of a steady scenario."
+)
+@click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
+              help="Arrivals in the rehearsals of auto.")  # fmt: skip
+@click.option("--no-bound", is_flag=True, help="Leave out what would be if all could be moved.")
+@click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--output", type=_PATH, help="Write there instead of to the terminal.")
+@click.option("--plot", type=_PATH, help="A picture as well: a .png or .svg file.")
+@click.option("--save-trace", type=_PATH, help="Write the arrivals of the first scenario, seed 1, as CSV.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def simulate(
+    list_: bool,
+    seeds: int,
+    rehearsed: int,
+    no_bound: bool,
+    format_: str,
+    output: Path | None,
+    plot: Path | None,
+    save_trace: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Compare policies, layouts and rules on simulated GPUs.
+
+    What would be accepted, who would wait, what would be wasted? The rules are the allocator's own code. The same seeds give the
+    same bytes.
+    """
+    from mig_spawner.planning.compare import Effort
+    from mig_spawner.planning.plot import save_plot
+    from mig_spawner.planning.scenario import list_scenarios
+    from mig_spawner.planning.work import WRITERS, Options, Work
+
+    if list_:
+        click.echo("\n".join(list_scenarios()))
+        return
+    work = Work(Options(**options, effort=Effort(seeds=seeds, rehearsed=rehearsed, bound=not no_bound)))
+    if save_trace is not None:
+        work.save_trace(save_trace)
+    with _progress(work.steps, quiet=quiet) as bar:
+        comparison = work.run(lambda text: bar.update(1, text))
+    write(WRITERS[format_](comparison), output)
+    if plot is not None:
+        save_plot(comparison, plot)
+
+
+def _progress(length: int, *, quiet: bool) -> Any:
+    file = io.StringIO() if quiet else sys.stderr
+    return click.progressbar(length=length, label="simulating", file=file, item_show_func=lambda text: text)
+
+
+def write(text: str, output: Path | None) -> None:
+    """To a file, or to the terminal."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"{output} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,111 @@
+"""The GPUs of a run: what is granted and given back, and what stands idle meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from mig_spawner.domain.fleet import Decision, GPUState
+from mig_spawner.domain.gpu import GPU, Engines, Layout, Placement
+from mig_spawner.domain.policy import UNKNOWN, Demand, Index, Ranking, first_fit
+from mig_spawner.domain.policy.demand import PARTS
+from mig_spawner.domain.policy.fragmentation import useless
+from mig_spawner.domain.request import Request
+
+Held = tuple[Placement, Engines]
+
+
+class Stage:
+    """A fleet that is kept. It decides as the allocator decides, by an `Index`."""
+
+    def __init__(self, fleet: Sequence[GPUState], ranking: Ranking, demand: Demand = UNKNOWN) -> None:
+        """`demand` is for measuring fragmentation only."""
+        self.states = {state.gpu.gpu_uuid: state for state in fleet}
+        self._standing = {uuid: state.layout for uuid, state in self.states.items()}
+        self._held: dict[str, list[Held]] = {uuid: [] for uuid in self.states}
+        self._index = Index(fleet, ranking)
+        self._stranded = _Stranded(demand)
+        self.active = 0
+        """GPUs with something on them."""
+        self.taken = 0.0
+        """Memory slices in use, in GPUs."""
+        self.stranded = sum(map(self._stranded.of, fleet))
+        """Free memory slices that the next request is expected not to be able to use, in GPUs."""
+
+    def rank_by(self, ranking: Ranking) -> None:
+        """Decide by another ranking from now on; nothing that runs is touched."""
+        self._index = Index(self.states.values(), ranking)
+
+    def choose(self, request: Request) -> Decision | None:
+        return self._index.choose(request)
+
+    def start(self, decision: Decision) -> None:
+        """Put a decision of this moment on its GPU."""
+        uuid = decision.gpu.gpu_uuid
+        engines = Engines() if decision.profile is None else decision.profile.engines
+        self._held[uuid].append((decision.placement, engines))
+        self.active += len(self._held[uuid]) == 1
+        layout = self.states[uuid].layout
+        if decision.cut or decision.profile is None:
+            layout = layout.with_taken(decision.placement, engines)
+        self._put(uuid, layout, decision)
+        self.taken += decision.share
+
+    def stop(self, decision: Decision) -> None:
+        """Take off what was started."""
+        uuid = decision.gpu.gpu_uuid
+        held = self._held[uuid]
+        held.remove(next(h for h in held if h[0] == decision.placement))
+        self.active -= not held
+        layout = self._standing[uuid]
+        if decision.cut or decision.profile is None:
+            for place, engines in held:
+                layout = layout.with_taken(place, engines)
+        self._put(uuid, layout, decision)
+        self.taken -= decision.share
+
+    def _put(self, uuid: str, layout: Layout, decision: Decision) -> None:
+        before = self.states[uuid]
+        if decision.profile is not None and not decision.cut:
+            places = {place for place, _ in self._held[uuid]}
+            devices = tuple(replace(d, idle=d.placement not in places) for d in before.devices)
+            state = replace(before, devices=devices)
+        else:
+            state = GPUState(before.node, before.gpu, layout, before.devices, before.dynamic, before.mig_enabled)
+        self.stranded += self._stranded.of(state) - self._stranded.of(before)
+        self.states[uuid] = state
+        self._index.put(state)
+
+
+class _Stranded:
+    """How much of a GPU is free and of no use for the next request, as a part of it."""
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._known: dict[tuple[int, int, int, Engines], float] = {}
+        self._kept: dict[int, GPU] = {}
+
+    def of(self, state: GPUState) -> float:
+        if not state.dynamic or not state.gpu.profiles:
+            return 0.0
+        layout = state.layout
+        key = (id(layout.gpu.profiles), layout.mask, layout.heads, layout.engines)
+        found = self._known.get(key)
+        if found is None:
+            self._kept.setdefault(id(layout.gpu.profiles), layout.gpu)
+            found = self._known[key] = useless(layout, self._demand) / PARTS / layout.gpu.grid
+        return found
+
+
+def share_of(request: Request, gpus: Iterable[GPU], grid: dict[Request, float]) -> float:
+    """What part of a GPU a request asks for: of the smallest place that would do; 1 where none does. `grid` remembers."""
+    known = grid.get(request)
+    if known is None:
+        parts = [
+            decision.share
+            for gpu in {id(g.profiles): g for g in gpus}.values()
+            for decision in [Index([GPUState("", gpu, Layout(gpu))], first_fit).choose(request)]
+            if decision is not None
+        ]
+        known = grid[request] = min(parts, default=1.0)
+    return known

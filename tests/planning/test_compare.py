@@ -1,0 +1,153 @@
+"""Setups side by side, and how they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.request import SliceRequest, WholeRequest
+from mig_spawner.errors import InvalidRequest
+from mig_spawner.planning.compare import Comparison, Effort, compare, steps
+from mig_spawner.planning.fleet import Group, gpus_of
+from mig_spawner.planning.measure import Figure, figure, quantile
+from mig_spawner.planning.plot import save_plot
+from mig_spawner.planning.report import as_csv, as_json, as_table
+from mig_spawner.planning.scenario import of_trace, scenario
+from mig_spawner.planning.setup import Setup
+from mig_spawner.planning.trace import Arrival
+
+QUICK = Effort(seeds=2, rehearsed=200, replan=100_000)
+GPUS = gpus_of([Group("a100-80gb", 3)])
+SETUPS = [Setup("first-fit"), Setup("auto"), Setup("auto", online=True), Setup("first-fit", "all-balanced")]
+
+
+@pytest.fixture(scope="module")
+def small() -> Comparison:
+    return compare([scenario("steady-uniform-1.0", GPUS, span=10)], SETUPS, QUICK)
+
+
+def test_every_setup_meets_the_same_arrivals(small: Comparison) -> None:
+    assert [str(row.setup) for row in small.rows] == ["first-fit", "auto", "auto, online", "all-balanced"]
+    first, *others = small.rows
+    assert first.gain is None
+    for row in others:
+        assert row.gain is not None
+        difference = row.figures["accepted_slices"].mean - first.figures["accepted_slices"].mean
+        assert row.gain.mean == pytest.approx(difference)
+    assert 0 < small.bounds["steady-uniform-1.0"].mean <= 1
+    balanced = others[-1]
+    assert balanced.refused_by_profile["7g.80gb"] > 0
+    assert sum(balanced.refused_by_profile.values()) == sum(balanced.refused_why.values())
+
+
+def test_the_same_again_is_the_same_bytes(small: Comparison) -> None:
+    again = compare([scenario("steady-uniform-1.0", GPUS, span=10)], SETUPS, QUICK)
+    assert as_json(again) == as_json(small)
+    assert as_csv(again) == as_csv(small)
+    assert as_table(again) == as_table(small)
+
+
+def test_json_csv_and_table_say_the_same(small: Comparison) -> None:
+    document = json.loads(as_json(small))
+    rows = list(csv.DictReader(io.StringIO(as_csv(small))))
+    table = as_table(small)
+    assert len(document["rows"]) == len(rows) == 4
+    for one, line, row in zip(document["rows"], rows, small.rows, strict=True):
+        assert (one["policy"], one["layout"]) == (line["policy"], line["layout"])
+        assert float(line["accepted_slices"]) == one["accepted_slices"]["mean"]
+        assert line["gain"] == ("" if one["gain"] is None else str(one["gain"]["mean"]))
+        assert row.figures["accepted_slices"].text(100, 2) in table
+        profiles = dict(part.split("=") for part in line["refused_by_profile"].split(";"))
+        assert {name: int(count) for name, count in profiles.items()} == one["refused_by_profile"]
+    assert "all could be moved" in table
+    assert "means of 2 runs" in table
+
+
+def test_a_trace_has_intervals_from_the_parts_of_its_time() -> None:
+    trace = [Arrival(60.0 * n, 900.0, SliceRequest(ProfileName(3, 40)), group="abc"[n % 3]) for n in range(100)]
+    told = compare([of_trace("mine", GPUS, trace)], [Setup("best-fit"), Setup("best-fit")], QUICK, quota={"a": 0.9})
+    row, again = told.rows
+    figure = row.figures["accepted_requests"]
+    assert figure.plus_minus is not None
+    assert again.gain == Figure(0, 0)
+    assert not told.bounds
+    assert row.refused_by_group["a"] == row.refused_why["quota"]
+
+
+def test_an_online_policy_follows_what_arrives() -> None:
+    """First small ones only, then large ones only: told nothing, it plans anew every ten arrivals."""
+    gpus = gpus_of([Group("a30-24gb", 3)])
+    names = [ProfileName(1, 6)] * 60 + [ProfileName(2, 12)] * 60
+    trace = [Arrival(60.0 * n, 500.0, SliceRequest(name)) for n, name in enumerate(names)]
+    setups = [Setup("share-weighted", online=True), Setup("auto", online=True)]
+    told = compare([of_trace("t", gpus, trace)], setups, Effort(rehearsed=100, replan=10))
+    assert all(row.figures["accepted_requests"].mean > 0.5 for row in told.rows)
+
+
+def test_a_quiet_trace_and_one_without_a_bound_are_told_too() -> None:
+    lone = of_trace("lone", GPUS, [Arrival(0, 5, WholeRequest())])
+    mixed = scenario("steady-uniform-0.9", [*GPUS, *gpus_of([Group("a30-24gb", 1)])], span=3)
+    told = compare([lone, mixed], [Setup("best-fit")], Effort(seeds=1))
+    assert told.rows[0].figures["accepted_slices"].mean == 1
+    assert not told.bounds
+    assert "one run" in as_table(told)
+
+
+def test_progress_is_told_as_often_as_was_said() -> None:
+    told: list[str] = []
+    scenarios = [scenario("steady-uniform-1.0", GPUS, span=2), of_trace("t", GPUS, [Arrival(0, 5, WholeRequest())])]
+    compare(scenarios, SETUPS[:1], QUICK, step=told.append)
+    assert told == ["steady-uniform-1.0: first-fit", "steady-uniform-1.0: the bound", "t: first-fit"]
+    assert len(told) == steps(scenarios, SETUPS[:1], QUICK)
+
+
+@pytest.mark.parametrize("field", ["policy", "rule"])
+def test_a_setup_that_is_none_is_refused(field: str) -> None:
+    with pytest.raises(InvalidRequest, match="'magic' is no"):
+        Setup(**{field: "magic"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["p.png", "p.svg"])
+def test_a_picture_is_the_same_bytes_again(small: Comparison, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        save_plot(small, tmp_path / folder / name)
+    picture = (tmp_path / "a" / name).read_bytes()
+    assert picture == (tmp_path / "b" / name).read_bytes()
+    assert picture.startswith((b"\x89PNG", b"<?xml"))
+
+
+def test_a_picture_that_cannot_be_made_is_refused(
+    small: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"\.png or \.svg"):
+        save_plot(small, tmp_path / "p.pdf")
+    with pytest.raises(InvalidRequest, match="cannot be written"):
+        save_plot(small, tmp_path / "nowhere" / "p.svg")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InvalidRequest, match="pip install"):
+        save_plot(small, tmp_path / "p.png")
+
+
+def test_figures() -> None:
+    assert figure([1.0]) == Figure(1.0, None)
+    assert figure([1.0, 1.0]) == Figure(1.0, 0.0)
+    told = figure([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert told.mean == 3
+    assert told.plus_minus == pytest.approx(2.776 * 2.5**0.5 / 5**0.5)
+    assert told.text(10, 0) == "30 ± 20"
+    assert figure([0.0, 1.0] * 40).plus_minus == pytest.approx(0.1109, abs=0.002)
+    with pytest.raises(ValueError, match="at least one"):
+        figure([])
+
+
+@pytest.mark.parametrize(("values", "part", "expected"), [([], 0.9, 0), ([3, 1, 2], 0.5, 2), ([1, 2], 0.9, 2)])
+def test_quantiles(values: list[float], part: float, expected: float) -> None:
+    assert quantile(values, part) == expected
