@@ -1,12 +1,13 @@
 """Refusals: a server that is not started for a reason a person can understand, as JupyterHub shows and counts it.
 
-JupyterHub 6 has `SpawnException` for this; on 5 an `HTTPError` does the same, except that the hub counts it as a failure.
+JupyterHub 6 has `SpawnException` for this; on 5 an `HTTPError` does the same, except that the hub counts it as a failure, and ends
+itself after some of them in a row (`consecutive_failure_limit`). `uncounted` sees to that.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 from tornado import web
 
 from mig_spawner.errors import InvalidRequest
+
+COUNTED = False
+"""This hub counts every start that fails, for whatever reason, towards `consecutive_failure_limit`."""
 
 try:
     from jupyterhub.spawner import SpawnException
@@ -28,6 +32,8 @@ except ImportError:  # JupyterHub 5; until support for it ends
             super().__init__(status_code, log_message or message, reason=reason)
             self.message = message
             self.message_html = message_html
+
+    COUNTED = True
 
 
 class Reason(StrEnum):
@@ -95,6 +101,21 @@ def pod_refusal(status: int | None, body: str) -> SpawnRefused | None:
             reason=Reason.CAPACITY,
         )
     return None
+
+
+@contextmanager
+def uncounted(settings: MutableMapping[str, Any] | None) -> Iterator[None]:
+    """A refusal in here is no failure of the hub: where the hub is about to count it, it is taken off beforehand.
+
+    Args:
+        settings: of the hub's application, where its count is; None where nobody counts.
+    """
+    try:
+        yield
+    except SpawnRefused:
+        if COUNTED and settings is not None:
+            settings["failure_count"] = settings.get("failure_count", 0) - 1
+        raise
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from mig_spawner.errors import AllocatorError
 from mig_spawner.spawner.form import FormView, Live, form_view, render_form
 from mig_spawner.spawner.menu import MAX_NAME, UserMenu, groups_of, user_menu
 from mig_spawner.spawner.options import KEY
+from mig_spawner.spawner.profile import Beside, Profile, bound
 from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.menu import Menu
@@ -31,8 +32,11 @@ class FormOfMenu:
     _log_name: str
     _suggested: str | None
 
-    @abstractmethod
-    def _client(self) -> AllocatorClient: ...
+    slices_beside_profiles: Beside
+    # Not methods here: those of the other parts of the class would be hidden by them.
+    _client: Callable[[], AllocatorClient]
+    _profiles: Callable[[], Awaitable[Sequence[Profile]]]
+    _resolve: Callable[[object], object]
 
     async def get_options_form(self) -> str:
         """The admin's form, whatever it is, and our fieldset after it. It always renders."""
@@ -52,7 +56,16 @@ class FormOfMenu:
         offered = self._user_menu(seen, availability)
         options = self.user_options if isinstance(self.user_options, dict) else {}
         saved, self._suggested = self._suggested or options.get(KEY), None
-        return form_view(offered.menu, availability, saved=saved, live=live, refusals=offered.refusals)
+        found = bound(await self._profiles(), self._resolve)
+        return form_view(
+            offered.menu,
+            availability,
+            saved=saved,
+            live=live,
+            refusals=offered.refusals,
+            bound=found,
+            beside=self.slices_beside_profiles != "none",
+        )
 
     def _user_menu(self, seen: SeenMenu | None, availability: Availability | None) -> UserMenu:
         person = Person(self._user_name, frozenset(groups_of(self.user)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner.menu import price_text
 from mig_spawner.spawner.options import FIELD, choose
+from mig_spawner.spawner.profile import Bound, entry_of
 from mig_spawner.spawner.templates import render
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.menu import Menu, MenuEntry
@@ -53,9 +54,14 @@ class ChoiceView:
 
 @dataclass(frozen=True, slots=True)
 class FormView:
-    """The fieldset. `notice` is a sentence about the whole of it, `stale` one about a saved choice that is no more."""
+    """The fieldset. `notice` is a sentence about the whole of it, `stale` one about a saved choice that is no more.
+
+    Attributes:
+        profiles: of the admin's, that bring a slice: nothing to choose here, just what is free.
+    """
 
     choices: tuple[ChoiceView, ...]
+    profiles: tuple[ChoiceView, ...] = ()
     notice: str = ""
     stale: str = ""
     simulated: bool = False
@@ -71,6 +77,8 @@ def form_view(
     live: Live | None = None,
     notice: str = "",
     refusals: Mapping[str, str] | None = None,
+    bound: Sequence[Bound] = (),
+    beside: bool = True,
 ) -> FormView:
     """What the form shows.
 
@@ -79,6 +87,8 @@ def form_view(
         saved: the option `mig` of the last start, as hostile as any; None if there was none.
         refusals: why this user may not have an entry, by its id.
         notice: shown above the choices; without it, the form says by itself when availability is unknown.
+        bound: what of the admin's profiles brings a slice.
+        beside: there are choices beside the profiles; without, only what profiles bring is shown.
     """
     wanted, stale = _preselected(menu, saved)
     views = [_offered(entry, availability, menu.currency, (refusals or {}).get(entry.id, "")) for entry in menu]
@@ -88,13 +98,24 @@ def form_view(
     if not stale and wanted is not None and checked is not None and checked != wanted.id and saved is not None:
         stale = f"Your last choice, {wanted.display_name}, cannot be started now."
     return FormView(
-        choices=tuple(replace(v, checked=v.id == checked) for v in views),
-        notice=notice,
-        stale=stale,
+        choices=tuple(replace(v, checked=v.id == checked) for v in views) if beside else (),
+        notice=notice if beside or bound else "",
+        stale=stale if beside else "",
         simulated=availability is not None and availability.simulated,
         queue_length=0 if availability is None else availability.queue_length,
         live=live if availability is not None else None,
+        profiles=tuple(_beside(number, item, menu, availability) for number, item in enumerate(bound)),
     )
+
+
+def _beside(number: int, item: Bound, menu: Menu, availability: Availability | None) -> ChoiceView:
+    """What a profile brings. A word that means nothing is said where a start would fail with it."""
+    try:
+        entry = entry_of(item.word, menu)
+    except InvalidRequest as error:
+        return ChoiceView(f"profile-{number}", item.name, "", checked=False, enabled=False, gpu=True, reason=str(error))
+    view = _choice(entry, availability)
+    return replace(view, id=f"profile-{number}", name=item.name, description=entry.display_name)
 
 
 def render_form(view: FormView) -> str:

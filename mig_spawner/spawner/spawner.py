@@ -24,14 +24,13 @@ from typing import Any
 from jupyterhub.utils import maybe_future
 from kubernetes_asyncio.client import ApiException, V1Pod
 from kubespawner import KubeSpawner
-from traitlets import TraitError
 
 from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.domain.request import Request
-from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner.background import in_background, shared_client
+from mig_spawner.spawner.choice import ChoiceOfSlice
 from mig_spawner.spawner.container import VISIBLE
-from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, pod_refusal, refusing
+from mig_spawner.spawner.error import SpawnRefused, pod_refusal, refusing, uncounted
 from mig_spawner.spawner.fieldset import FormOfMenu
 from mig_spawner.spawner.injection.conflict import nvidia_resources, refuse_resources
 from mig_spawner.spawner.injection.injector import Injector
@@ -39,7 +38,6 @@ from mig_spawner.spawner.injection.trait import InjectionTraits
 from mig_spawner.spawner.lease import CUT_S, GRACE_S, OUTAGE_S, RENEW_S, LeaseKeeper
 from mig_spawner.spawner.menu import MAX_NAME, groups_of
 from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
-from mig_spawner.spawner.options import KEY, choose, stored, take
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
 from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
@@ -48,10 +46,8 @@ from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument
 from mig_spawner.wire.menu import MenuEntry
 
-_BY_LINK = "A GPU slice is not started by a link alone. It is selected below: press Start to have it."
 
-
-class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
+class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
     """Start notebook servers on Kubernetes, each with a slice of a GPU that a mig-spawner allocator leases.
 
     Everything that configures KubeSpawner configures this class as well.
@@ -79,60 +75,12 @@ class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: 
     def _mig_holder(self) -> Holder:
         return Holder(str(self.user.id), str(self.name or "")[:MAX_NAME], str(self.user.name)[:MAX_NAME])
 
-    # --- choosing -----------------------------------------------------------------------------------------------
-
-    async def run_options_from_form(self, form_data: dict[str, Any]) -> dict[str, Any]:
-        """Our field becomes `{"mig": {"choice": id}}`; the rest is for the admin's or KubeSpawner's own reading."""
-        with refusing():
-            value, rest = take(form_data)
-        options = await maybe_future(super().run_options_from_form(rest))
-        return {**options, **stored(await self._choose(value))}
-
-    async def options_from_query(self, query_data: dict[str, Any]) -> dict[str, Any]:
-        """As a form, but from a link that may have been opened unawares; see `slices_by_link`."""
-        with refusing():
-            value, rest = take(query_data)
-        options = await maybe_future(super().options_from_query(rest))
-        entry = await self._choose(value)
-        if not entry.none and not self.slices_by_link:
-            self._suggested = entry.id
-            raise invalid(_BY_LINK)
-        return {**options, **stored(entry)}
-
     async def load_user_options(self) -> None:
         """Profiles first, then ours; what cannot be had is refused with a sentence and not counted as a fault of the hub."""
         if self._moves.left:
             return  # they are loaded: this start goes on elsewhere
-        try:
-            await super().load_user_options()
-        except (ValueError, KeyError, TypeError, TraitError) as error:
-            if not self.user_options:
-                raise  # nobody chose anything: the configuration is wrong
-            self.log.warning("The options of %s were refused: %r", self._log_name, error)
-            raise invalid(_profile_sentence(error)) from error
-        self._entry = await self._choose(self.user_options.get(KEY))
-
-    async def _choose(self, value: object) -> MenuEntry:
-        """The entry that an option stands for, if this user may have it."""
-        unsaid = value in (None, "")
-        seen = await self._seen_menu()
-        live = not len(self.mig_menu) and (seen is None or not seen.entries)
-        availability = await self._availability() if live and not unsaid and value != "none" else None
-        offered = self._user_menu(seen, availability)
-        try:
-            entry = choose(value, offered.usual if unsaid else offered.menu)
-        except InvalidRequest as error:
-            if live and availability is None:
-                raise SpawnRefused(
-                    "The GPU allocator does not answer, so GPU choices cannot be started now. Start without a GPU, or try again soon.",
-                    reason=Reason.ALLOCATOR_DOWN,
-                ) from error
-            raise invalid(str(error)) from error
-        refusal = offered.refusals.get(entry.id)
-        if refusal:
-            contact = f" Ask {offered.menu.contact}." if offered.menu.contact else ""
-            raise invalid(f"{entry.display_name} is not to be had for you. {refusal}{contact}")
-        return entry
+        await super().load_user_options()
+        self._entry = await self._chosen()
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -156,16 +104,20 @@ class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: 
         self._restore_start_timeout()
         beat = in_background(self._beat(), f"mig-beat-{self.pod_name}")
         try:
-            while True:
-                try:
-                    url: str = await self._moves.watch(super()._start(), self._unplaced)
-                    return url
-                except NoRoom as room:
-                    await self._move(room)
+            with uncounted(None if self.handler is None else self.handler.settings):
+                return await self._start_somewhere()
         finally:
             beat.cancel()
             self._progress.close()
             self._moves.progress.close()
+
+    async def _start_somewhere(self) -> str:
+        while True:
+            try:
+                url: str = await self._moves.watch(super()._start(), self._unplaced)
+                return url
+            except NoRoom as room:
+                await self._move(room)
 
     def _unplaced(self) -> str | None:
         return None if self._granted is None else unplaced(self._pod_seen())
@@ -393,8 +345,3 @@ class MIGSpawner(FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: 
         self._keeper.forget()
         self._granted = None
         self._lease_known = False
-
-
-def _profile_sentence(error: Exception) -> str:
-    text = f"no choice is called {error}" if isinstance(error, KeyError) else str(error)
-    return f"The chosen profile cannot be started: {text[:300]}"

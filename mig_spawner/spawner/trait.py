@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any
 
-from traitlets import Bool, Dict, Float, HasTraits, List, TraitError, Unicode, Union, default, validate
+from traitlets import Bool, Dict, Enum, Float, HasTraits, List, TraitError, Unicode, Union, default, validate
 
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.client import DEFAULT_TIMEOUT_S
@@ -84,6 +84,35 @@ class MIGTraits(HasTraits):
         config=True,
         help="""
         A YAML file with the menu, used where `menu` is empty. A change of the file holds from the next form or start on.
+        """,
+    )
+
+    mig_profile = Unicode(
+        config=True,
+        help="""
+        The slice that a profile brings along: a MIG profile such as `1g.10gb`, the id of an entry of the menu, `whole` or `none`.
+
+        Set it in the `kubespawner_override` of a profile, or of a choice of its options. The form shows beside the profiles how many
+        of these slices are free. It need not be on the menu; if it is, what the entry says of the host holds as well. Whoever chooses
+        such a profile cannot choose another slice beside it. Example::
+
+            c.KubeSpawner.profile_list = [
+                {"display_name": "Python", "default": True},
+                {"display_name": "PyTorch", "kubespawner_override": {"image": "org/pytorch:1", "mig_profile": "1g.10gb"}},
+            ]
+        """,
+    )
+
+    slices_beside_profiles = Enum(
+        ["all", "tagged", "none"],
+        "all",
+        config=True,
+        help="""
+        Beside which profiles the form offers slices: `all`, those `tagged`, or `none`.
+
+        A profile is tagged by `mig: true` or by `mig: {allow: [small, 3g.40gb]}`, which lists entries of the menu by id or MIG profile;
+        such a list, and `mig: false`, hold with `all` as well. With `none` the form has no slices, and only profiles that set
+        `mig_profile` bring one. The rules hold for forms, links and scripts alike. No GPU can always be chosen.
         """,
     )
 

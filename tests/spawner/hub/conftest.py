@@ -31,7 +31,7 @@ from tests.kube.referee import Referee
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 class Cluster:
@@ -86,6 +86,15 @@ class Part:
             self.process = subprocess.Popen(
                 self._arguments, cwd=self._folder, env={**clean, **self._env}, stdout=log, stderr=log
             )
+
+    def freeze(self) -> None:
+        """Let it answer nothing, with its connections open."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         if self.process is not None:
@@ -224,14 +233,29 @@ class Person:
             body = {"user_options": options} if jupyterhub.version_info >= (6,) else options
         return await self._desk.hub.post(f"{self._base}/{server}", json=body)
 
-    async def stop(self, server: str = "server") -> httpx.Response:
-        return await self._desk.hub.delete(f"{self._base}/{server}")
+    async def stop(self, server: str = "server", **body: Any) -> httpx.Response:
+        return await self._desk.hub.request("DELETE", f"{self._base}/{server}", json=body or None)
+
+    async def change(self, server: str = "", **values: Any) -> httpx.Response:
+        """Change the user, or one of its servers."""
+        answer = await self._desk.hub.patch(f"{self._base}{server}", json=values)
+        if not server and answer.is_success and "name" in values:
+            self.name, self._base = values["name"], f"users/{values['name']}"
+        return answer
+
+    async def delete(self) -> httpx.Response:
+        return await self._desk.hub.delete(self._base)
 
     async def server(self, name: str = "") -> dict[str, Any] | None:
         """The hub's word on the server; None while it is not active."""
         answer = await self._desk.hub.get(self._base)
         found: dict[str, Any] | None = answer.json()["servers"].get(name)
         return found
+
+    async def servers(self) -> list[tuple[str, dict[str, Any]]]:
+        """The active servers by name."""
+        found: dict[str, dict[str, Any]] = (await self._desk.hub.get(self._base)).json()["servers"]
+        return list(found.items())
 
     async def ready(self) -> bool:
         return bool((await self.server() or {}).get("ready"))
@@ -268,12 +292,12 @@ class Person:
                 return pod
         return None
 
-    async def environment(self) -> dict[str, str]:
+    async def environment(self, path: str = "/") -> dict[str, str]:
         """The variables of the running process."""
         pod = await self.pod()
         assert pod is not None
         async with httpx.AsyncClient(trust_env=False) as client:
-            answer = await client.get(f"http://{pod['status']['podIP']}:8888/")
+            answer = await client.get(f"http://{pod['status']['podIP']}:8888{path}")
         found: dict[str, str] = answer.json()
         return found
 
@@ -325,6 +349,26 @@ class Desk:
         offer = (await self.allocator.availability()).offer(profile)
         return 0 if offer is None else offer.free
 
+    async def held(self) -> bool:
+        """Somebody has a lease."""
+        return bool((await self.allocator.leases()).leases)
+
+    async def clean(self, person: Person) -> None:
+        """Nothing of somebody's server is left: no lease, no pod, a form without a word about it, and the next start works."""
+        await self.until(person.stopped)
+        await self.until(self.all_free, "all slices are free again")
+        assert await person.pod() is None
+        async with self.log_in(person.name) as browser:
+            # The page of a failed start shows its reason, and the form is one click further.
+            form = BeautifulSoup((await browser.get(f"/hub/spawn/{person.name}")).text, "html.parser")
+        assert form.select("input[name=mig_choice]:checked"), "something is selected"
+        assert not form.select(".mig-stale")
+        answer = await person.start({"mig": "none"})
+        assert answer.status_code in {201, 202}, answer.text
+        await self.until(person.ready)
+        await person.stop()
+        await self.until(person.stopped)
+
     async def all_free(self) -> bool:
         return not (await self.allocator.leases()).leases and await self.free() == 7
 
@@ -356,6 +400,11 @@ class Desk:
                 await client.aclose()
 
     async def _gone(self, person: Person) -> bool:
+        if (await self.hub.get(f"users/{person.name}")).status_code == 404:
+            return True
+        for name, named in await person.servers():
+            if name and named["pending"] != "stop":
+                await person.stop(f"servers/{name}")
         server = await person.server()
         if server is not None and server["pending"] != "stop":
             await person.stop()

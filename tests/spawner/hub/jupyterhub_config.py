@@ -5,6 +5,7 @@ import sys
 from typing import Any, ClassVar
 
 from jupyterhub.proxy import Proxy
+from tornado import web
 
 from mig_spawner.spawner import lease, setup, spawner
 
@@ -20,6 +21,8 @@ class NoProxy(Proxy):  # type: ignore[misc]  # jupyterhub has no types
     routes: ClassVar[dict[str, Any]] = {}
 
     async def add_route(self, routespec: str, target: str, data: Any) -> None:
+        if "/proxyless" in routespec:
+            raise RuntimeError("The proxy does not take this route.")
         self.routes[routespec] = {"routespec": routespec, "target": target, "data": data}
 
     async def delete_route(self, routespec: str) -> None:
@@ -30,11 +33,23 @@ class NoProxy(Proxy):  # type: ignore[misc]  # jupyterhub has no types
 
 
 def by_name(server: Any) -> None:
-    """Some people have little patience, and some have pods with little time."""
+    """Some people have little patience, some have pods with little time, and some have servers that never answer."""
     if server.user.name.startswith("hasty"):
         server.queue_timeout = 4
     if server.user.name.startswith("short"):
         server.start_timeout = 6
+    if server.user.name.startswith("mute"):
+        server.cmd = [sys.executable, "-c", "import time; time.sleep(600)"]
+        server.http_timeout = 3
+
+
+def of_the_admin(server: Any, pod: Any) -> Any:
+    """An admin's hook, which fails for some people."""
+    if server.user.name.startswith("crashing"):
+        raise RuntimeError("The hook is broken.")
+    if server.user.name.startswith("barred"):
+        raise web.HTTPError(403, "Not in this month.")
+    return pod
 
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
@@ -65,10 +80,12 @@ c.KubeSpawner.namespace = "default"
 c.KubeSpawner.image = "notebook:1"
 c.KubeSpawner.cmd = [sys.executable, os.environ["TEST_SERVER"]]
 c.KubeSpawner.start_timeout = 30
-c.KubeSpawner.http_timeout = 30
+c.KubeSpawner.http_timeout = 8
+c.KubeSpawner.consecutive_failure_limit = 5
 c.KubeSpawner.poll_interval = 1
 c.KubeSpawner.poll_jitter = 0
 c.KubeSpawner.k8s_api_request_timeout = 2
 c.KubeSpawner.k8s_api_request_retry_timeout = 6
 c.KubeSpawner.storage_pvc_ensure = False
 c.KubeSpawner.pre_spawn_hook = by_name
+c.KubeSpawner.modify_pod_hook = of_the_admin

@@ -1,4 +1,4 @@
-"""Stands for a notebook server: answers everything with the variables it was started with."""
+"""Stands for a notebook server: answers everything with the variables it was started with, and `/exit/3` by ending with that code."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        if self.path.startswith("/exit/"):
+            self.wfile.flush()
+            os._exit(int(self.path.removeprefix("/exit/")))
 
     def log_message(self, *_: object) -> None:
         pass
