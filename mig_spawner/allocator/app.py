@@ -38,7 +38,7 @@ from mig_spawner.allocator.silence import Silence
 from mig_spawner.allocator.store.base import Store
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.allocator.template import environment
-from mig_spawner.allocator.timer import tick
+from mig_spawner.allocator.timer import take_turn, tick
 from mig_spawner.allocator.visitor import hub_oauth
 from mig_spawner.domain.policy import DEFAULT_POLICY, POLICIES
 from mig_spawner.errors import InvalidRequest, StoreError
@@ -168,6 +168,8 @@ class AllocatorApp(MenuTraits, Application):
         "log-level": "AllocatorApp.log_level",
     }
 
+    subcommands = {"upgrade-db": ("mig_spawner.allocator.upgrade.UpgradeApp", "Bring the ledger up to date.")}  # noqa: RUF012
+
     @default("log_level")
     def _default_log_level(self) -> int:
         return logging.INFO
@@ -233,6 +235,9 @@ class AllocatorApp(MenuTraits, Application):
 
     def start(self) -> None:
         """Serve until SIGTERM or SIGINT."""
+        if self.subapp is not None:
+            self.subapp.start()
+            return
         ours = logging.getLogger("mig_spawner")
         ours.setLevel(self.log.level)
         for handler in self.log.handlers:
@@ -286,7 +291,7 @@ class AllocatorApp(MenuTraits, Application):
         self._listen(application(context, cookie_secret=store.secret("cookie")))
         self._tasks = [
             asyncio.create_task(self.changes.run()),
-            asyncio.create_task(loops.every(TICK_S, self.tick, "timer")),
+            asyncio.create_task(loops.every(TICK_S, self._tick_in_turn, "timer")),
             asyncio.create_task(watch.run(self.see_pods)),
         ]
 
@@ -311,6 +316,11 @@ class AllocatorApp(MenuTraits, Application):
         await self._run(self._menu.refresh)
         self._silence.tell(await self._run(lambda: tick(self.desk)))
         self.changes.poke()
+
+    async def _tick_in_turn(self) -> None:
+        """The same, unless another replica has just done it."""
+        if await self._run(lambda: take_turn(self.desk, timedelta(seconds=TICK_S * 0.9))):
+            await self.tick()
 
     async def see_pods(self, listing: PodListing) -> None:
         """Take in what the pod watch shows."""

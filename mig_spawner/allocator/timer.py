@@ -5,6 +5,8 @@ Every step looks at the ledger and at its clock and moves what is due. Running o
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from mig_spawner.allocator.ledger import Ledger, processes_on
 from mig_spawner.allocator.placement import forgive
 from mig_spawner.allocator.recovery import take_up
@@ -31,6 +33,12 @@ def tick(desk: Desk) -> dict[str, bool]:
         take_up(ledger)
         settle(ledger)
         return {node.name: ledger.is_silent(node) for node in ledger.nodes.values()}
+
+
+def take_turn(desk: Desk, every: timedelta) -> bool:
+    """Whether it is this replica that should `tick` now: all of them together do it at most `every` so often."""
+    with desk.writing(WHO) as ledger:
+        return ledger.tx.take_turn(WHO, every)
 
 
 def end_waits(ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mig_spawner.allocator.claim import Claim
 from mig_spawner.domain.gpu import GPU, Placement
@@ -270,6 +270,13 @@ class Transaction(ABC):
     @abstractmethod
     def put_pods_listed_at(self, at: datetime | None) -> None: ...
 
+    # Replicas
+
+    @abstractmethod
+    def take_turn(self, task: str, every: timedelta) -> bool:
+        """Whether it is time for a task that one replica does for all, at most `every` so often. Who is told yes does it, in this
+        transaction; the others are told no."""
+
     # Watching
 
     @abstractmethod
@@ -281,7 +288,12 @@ class Store(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Bring the schema up to date and prepare. Call it once, before anything else."""
+        """Make the schema in an empty database, and prepare. Call it once, before anything else.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached, or has the schema of an older version (which has to be upgraded first) or
+                of a newer one.
+        """
 
     @abstractmethod
     def close(self) -> None: ...

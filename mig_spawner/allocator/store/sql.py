@@ -70,18 +70,49 @@ class SQLStore(Store):
         return f"SQLStore({self.database!r})"
 
     def open(self) -> None:
+        with self._prepared() as connection:
+            schema = migration.schema_of(connection)
+            if schema is None:
+                migration.upgrade(connection)
+            elif schema != migration.head():
+                raise StoreUnavailable(
+                    f"The database has the schema {schema} of an older version; this one needs {migration.head()}. End every "
+                    f"allocator that uses it, then run `mig-spawner allocator upgrade-db` with the same configuration: it makes "
+                    f"a backup, and brings the database up to date."
+                )
+            connection.execute(statement.RAISE_GENERATION)
+            row = connection.execute(select(tables.meta.c.installation_id, tables.meta.c.secret)).one()
+        self._installation_id, self._secret = row.installation_id, row.secret
+
+    def upgrade(self, *, backup: Callable[[Database, str], None]) -> tuple[str | None, str]:
+        """Bring the schema up to date. Nothing happens when it is.
+
+        Args:
+            backup: makes one of the database, whose schema it is told; asked only when something has to be changed.
+
+        Returns:
+            The schema that it had, None if it was empty, and the one that it has now.
+        """
+        with self._prepared() as connection:
+            schema = migration.schema_of(connection)
+        if schema not in (None, migration.head()):
+            backup(self.database, str(schema))
+        with self._prepared() as connection:
+            migration.upgrade(connection)
+        return schema, migration.head()
+
+    @contextmanager
+    def _prepared(self) -> Iterator[Connection]:
+        """A transaction that is alone, before the store is open."""
         database = self.database
         try:
             with database.engine.begin() as connection:
                 database.be_alone(connection)
-                migration.upgrade(connection)
-                connection.execute(statement.RAISE_GENERATION)
-                row = connection.execute(select(tables.meta.c.installation_id, tables.meta.c.secret)).one()
+                yield connection
         except DBAPIError as error:
             raise StoreUnavailable(
                 f"The database {database.url!r} cannot be opened: {error.orig}. {database.hint()}"
             ) from error
-        self._installation_id, self._secret = row.installation_id, row.secret
 
     def close(self) -> None:
         self.database.engine.dispose()

@@ -121,3 +121,9 @@ SET_POD: Final = update(t.pod).where(t.pod.c.uid == bindparam("of_pod"))
 DROP_POD: Final = delete(t.pod).where(t.pod.c.uid == bindparam("uid"))
 PODS_LISTED_AT: Final = select(t.meta.c.pods_listed_at)
 SET_PODS_LISTED_AT: Final = update(t.meta).values(pods_listed_at=bindparam("at"))
+
+# Replicas
+
+TURN: Final = select(t.turn.c.taken_at).where(t.turn.c.task == bindparam("task"))
+ADD_TURN: Final = insert(t.turn)
+SET_TURN: Final = update(t.turn).where(t.turn.c.task == bindparam("of_task")).values(taken_at=bindparam("at"))

@@ -176,6 +176,13 @@ audit = Table(
     sqlite_autoincrement=True,
 )
 
+turn = Table(
+    "turn",
+    metadata,
+    Column("task", String(64), primary_key=True),
+    Column("taken_at", Moment, nullable=False),
+)
+
 meta = Table(
     "meta",
     metadata,

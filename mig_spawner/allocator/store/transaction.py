@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -289,6 +289,19 @@ class SQLTransaction(Transaction):
 
     def put_pods_listed_at(self, at: datetime | None) -> None:
         self._connection.execute(s.SET_PODS_LISTED_AT, {"at": at})
+
+    # Replicas
+
+    def take_turn(self, task: str, every: timedelta) -> bool:
+        taken_at: datetime | None = self._connection.execute(s.TURN, {"task": task}).scalar_one_or_none()
+        if taken_at is None:
+            self._connection.execute(s.ADD_TURN, {"task": task, "taken_at": self.now})
+            return True
+        # A clock that was set back must not stop the timers until it is where it was.
+        due = not taken_at <= self.now < taken_at + every
+        if due:
+            self._connection.execute(s.SET_TURN, {"of_task": task, "at": self.now})
+        return due
 
     # Watching
 

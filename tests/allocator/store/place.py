@@ -48,8 +48,8 @@ class Place:
 _numbers = itertools.count(1)
 
 
-def sqlite_place(folder: Path) -> Place:
-    path = folder / f"ledger-{next(_numbers)}.sqlite"
+def sqlite_place(folder: Path, name: str = "") -> Place:
+    path = folder / (name or f"ledger-{next(_numbers)}.sqlite")
 
     def execute(statement: str) -> list[Any]:
         with closing(sqlite3.connect(path)) as connection:

@@ -20,6 +20,7 @@ from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.node import NodeReport
 from tests.allocator.rig import gpu_document
+from tests.allocator.store.place import Place
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -217,3 +218,27 @@ def test_the_queue_keeps_the_order_of_arrival(store: SQLStore) -> None:
         assert [lease.lease_id for lease in tx.queue()] == [f"l{number}" for number in range(50)]
         assert tx.queue_place("l9") == (10, 50)
         assert tx.queue_place("nope") == (0, 50)
+
+
+def test_replicas_take_turns_by_the_databases_clock(place: Place) -> None:
+    now = [NOW]
+    store = place.store(clock=lambda: now[0])
+
+    def turn(task: str) -> bool:
+        with store.writing() as tx:
+            return tx.take_turn(task, timedelta(seconds=10))
+
+    assert (turn("a"), turn("a"), turn("b")) == (True, False, True)
+    now[0] += timedelta(seconds=9)
+    assert not turn("a")
+    now[0] += timedelta(seconds=1)
+    assert (turn("a"), turn("a")) == (True, False)
+    now[0] -= timedelta(hours=1)  # a clock that was set back stops nobody
+    assert (turn("a"), turn("a")) == (True, False)
+
+
+def test_taking_a_turn_is_no_news(store: SQLStore) -> None:
+    revision = store.revision()
+    with store.writing() as tx:
+        assert tx.take_turn("a", timedelta(seconds=10))
+    assert store.revision() == revision

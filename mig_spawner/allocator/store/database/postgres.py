@@ -80,6 +80,8 @@ class PostgreSQL(Database):
         shown = self.url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
         environment = {**os.environ, **({"PGPASSWORD": str(self.url.password)} if self.url.password else {})}
         argv = [program, "--format=custom", f"--file={path}", f"--dbname={shown}"]
+        if path.exists():
+            raise StoreUnavailable(f"No copy of the ledger could be written to {path}: it exists already.")
         done = subprocess.run(  # noqa: S603  # a program of PostgreSQL's, and no shell
             argv, env=environment, capture_output=True, text=True, check=False, timeout=_DUMP_S, umask=0o077
         )
