@@ -19,6 +19,7 @@ from mig_spawner.agent.driver.base import Driver
 from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.loop import AgentLoop
 from mig_spawner.agent.thread import DriverThread
+from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest, MigSpawnerError
 from mig_spawner.testing.gpu import SimulatedNode
@@ -48,6 +49,7 @@ class AgentApp(Application):
         "state-file": "AgentApp.state_file",
         "mode": "AgentApp.mode",
         "static-layout": "AgentApp.static_layout",
+        "layout-file": "AgentApp.layout_file",
         "report-interval": "AgentApp.report_interval",
         "token-file": "AgentApp.token_file",
         "config": "AgentApp.config_file",
@@ -80,6 +82,10 @@ class AgentApp(Application):
     ).tag(config=True)
     static_layout = Unicode(
         help="With --mode static and --driver fake: how each simulated GPU is cut at the start, for example 1g.10gb,1g.10gb,3g.40gb."
+    ).tag(config=True)
+    layout_file = Unicode(
+        help="With --mode static: a file of layouts (ours or mig-parted's; see docs/layout.md) that gives this node one. The agent makes "
+        "what is missing of it when it starts and after each boot, and destroys nothing. Default: the layout is somebody else's."
     ).tag(config=True)
     report_interval = Float(
         10.0,
@@ -128,12 +134,12 @@ class AgentApp(Application):
         try:
             token = self._token()
             self._check()
-            driver = self._make_driver()
+            driver, layout = self._make_driver(), self._layout()
         except MigSpawnerError as error:
             self._refuse(error)
-        asyncio.run(self._serve(driver, token))
+        asyncio.run(self._serve(driver, token, layout))
 
-    async def _serve(self, driver: Driver, token: str) -> None:
+    async def _serve(self, driver: Driver, token: str, layout: NamedLayout | None) -> None:
         thread = DriverThread(driver)
         try:
             # The loop has its own pauses: it looks at the GPUs before it asks again.
@@ -145,6 +151,7 @@ class AgentApp(Application):
                     dynamic=self.mode == "dynamic",
                     simulated=self.driver == "fake",
                     report_interval_s=self.report_interval,
+                    layout=layout,
                 )
                 conversation = asyncio.ensure_future(loop.run())
                 for number in (signal.SIGTERM, signal.SIGINT):
@@ -173,6 +180,13 @@ class AgentApp(Application):
             _cut_all(node, self.static_layout)
         return FakeDriver(node)
 
+    def _layout(self) -> NamedLayout | None:
+        if not self.layout_file:
+            return None
+        from mig_spawner.agent.layout_file import layout_for
+
+        return layout_for(Path(self.layout_file), self.node)
+
     def _check(self) -> None:
         if not _is_http(self.allocator_url):
             raise InvalidRequest("Say where the allocator is: --allocator-url=http://…")
@@ -184,6 +198,10 @@ class AgentApp(Application):
             raise InvalidRequest("--gpu and --state-file describe simulated GPUs: add --driver=fake.")
         if self.driver == "fake" and not self.gpus:
             raise InvalidRequest("Say which GPUs to simulate, for example --gpu a100-80gb:2.")
+        if self.layout_file and self.mode != "static":
+            raise InvalidRequest(
+                "--layout-file needs --mode=static: a dynamic agent is told by the allocator what to make."
+            )
         if self.static_layout and (self.driver, self.mode) != ("fake", "static"):
             raise InvalidRequest(
                 "--static-layout needs --driver=fake and --mode=static; real GPUs are cut by their admin."

@@ -20,8 +20,10 @@ from typing import Final
 from mig_spawner._version import __version__
 from mig_spawner.agent.driver.base import Instance
 from mig_spawner.agent.inventory import Observer
+from mig_spawner.agent.layout import Keeper
 from mig_spawner.agent.plan import Create, Destroy, Step, SwitchMode, plan
 from mig_spawner.agent.thread import DriverThread
+from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.errors import AllocatorError, DeviceNotFound, DriverError
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.node import DesiredNode, GPUDocument, InstanceDocument, NodeReport, StepFailure
@@ -58,6 +60,7 @@ class AgentLoop:
         node: its name, as Kubernetes says it.
         simulated: the GPUs are a simulation.
         report_interval_s: the longest time between two reports.
+        layout: how the GPUs are to be cut, if an admin declares it.
 
     `rounds` counts how often it has looked at the GPUs.
     """
@@ -71,12 +74,14 @@ class AgentLoop:
         dynamic: bool,
         simulated: bool,
         report_interval_s: float,
+        layout: NamedLayout | None = None,
     ) -> None:
         self.node = node
         self.rounds = 0
         self._driver = driver
         self._client = client
-        self._observer = Observer(driver.driver, dynamic=dynamic)
+        observer = Observer(driver.driver, dynamic=dynamic)
+        self._observer = observer if layout is None else Keeper(driver.driver, observer, layout)
         self._simulated = simulated
         self._report_interval_s = report_interval_s
         self._away = BackOff(_MAX_AWAY_S)

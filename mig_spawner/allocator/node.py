@@ -82,11 +82,18 @@ def _known(ledger: Ledger, name: str) -> NodeRecord:
 
 
 def _with_those_out_of_sight(before: NodeRecord | None, report: NodeReport) -> NodeReport:
-    """The report of an agent without a driver, with the GPUs its node had: nobody else's now, and nothing can be said of them."""
-    if not report.problem or report.gpus or before is None or before.report is None:
+    """The report with the GPUs that its node had and does not show any more: without a boot no GPU goes away, it is only not seen.
+
+    The driver may be missing, or a GPU was lost when an agent began that never knew it. It stays the node's, and nothing can be said
+    of it. With a boot the node may have been rebuilt, and has what it shows.
+    """
+    if before is None or before.report is None or (before.report.boot_id != report.boot_id and report.gpus):
         return report
-    unseen = {"health": Health.BAD, "health_reason": report.problem, "processes": None, "instances": ()}
-    return report.model_copy(update={"gpus": tuple(gpu.model_copy(update=unseen) for gpu in before.report.gpus)})
+    why = report.problem or "Its node does not show it any more. Boot the node, or have it checked."
+    unseen = {"health": Health.BAD, "health_reason": why, "processes": None, "instances": ()}
+    shown = {gpu.gpu_uuid for gpu in report.gpus}
+    lost = [gpu.model_copy(update=unseen) for gpu in before.report.gpus if gpu.gpu_uuid not in shown]
+    return report.model_copy(update={"gpus": (*report.gpus, *lost)}) if lost else report
 
 
 def _refuse_to_forget(ledger: Ledger, node: NodeRecord) -> None:

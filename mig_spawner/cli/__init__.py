@@ -22,6 +22,7 @@ VERBS: Final[Mapping[str, str]] = {
     "acquire": "mig_spawner.cli.acquire",
     "availability": "mig_spawner.cli.availability",
     "demo": "mig_spawner.cli.demo",
+    "layout": "mig_spawner.cli.layout",
     "leases": "mig_spawner.cli.leases",
     "release": "mig_spawner.cli.release",
     "renew": "mig_spawner.cli.renew",

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from mig_spawner.domain.gpu import GPU, Engines, Placement, Profile
 from mig_spawner.domain.profile import ProfileName
-from mig_spawner.wire.base import Answer, Count, Document, Name, Text
+from mig_spawner.wire.base import Answer, Count, Document, Label, Name, Text
 
 MAX_GRID = 64
 Slice = Annotated[int, Field(ge=0, lt=MAX_GRID)]
@@ -91,6 +91,7 @@ class GPUDocument(Document):
         mig_enabled: the mode now; None for a GPU without MIG.
         dynamic: the agent may cut it.
         processes: on the GPU itself while MIG is off; None if unknown.
+        pci_device_id: device and vendor as NVIDIA writes them, `0x20B210DE`; empty if unknown.
     """
 
     gpu_uuid: Name
@@ -99,6 +100,7 @@ class GPUDocument(Document):
     multiprocessors: Count
     mig_enabled: bool | None
     dynamic: bool
+    pci_device_id: Label = ""
     health: Health = Health.OK
     health_reason: Text = ""
     processes: Count | None = 0

@@ -344,9 +344,10 @@ def check_ledger(database: Path) -> None:
     No two leases share a memory slice, one open lease for each holder, every holding lease has its slices and nobody else's, and the
     audit tells the whole life of every lease.
     """
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20)
+    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20, isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
+        connection.execute("BEGIN")  # one state of it, whoever writes meanwhile
         leases = connection.execute("SELECT * FROM lease").fetchall()
         holds = {(r["gpu_uuid"], r["memory_slice"]): r["lease_id"] for r in connection.execute("SELECT * FROM hold")}
         remnants = connection.execute("SELECT * FROM remnant").fetchall()

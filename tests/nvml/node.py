@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
@@ -145,6 +145,27 @@ class ImitatedNode:
     def want_mode(self, gpu_uuid: str, enabled: bool) -> None:
         """Somebody has asked for a MIG mode that comes with the next reset."""
         self.set_gpu(gpu_uuid, pending=int(enabled))
+
+    def cut(self, gpu_uuid: str, profile_id: int, starts: Iterable[int]) -> None:
+        """An admin cuts a GPU by hand, MIG mode on."""
+        with change(self.path) as state:
+            number = state.number(gpu_uuid)
+            state.gpu(gpu_uuid).set(mig=1, pending=1)
+            (profile,) = state.of("profile", gpu=number, id=profile_id)
+            for place in starts:
+                number_of_it = 7 + place
+                idle = {"used": 13, "sm": 0, "tensor": 0, "dram": 0, "compute": 0, "graphics": 0, "mps": 0}
+                instance = {
+                    "gpu": number,
+                    "id": number_of_it,
+                    "profile": profile_id,
+                    "start": place,
+                    "size": profile["size"],
+                }
+                state.records.append(record("instance", **instance, **idle))
+                whole = {"profile": 0, "start": 0, "size": profile["slices"], "index": place}
+                device = f"MIG-{stable_uuid(gpu_uuid, place, 'by hand')}"
+                state.records.append(record("compute", gpu=number, instance=number_of_it, id=0, **whole, uuid=device))
 
     def fail_next(
         self, verb: Verb, error: ErrorKind = ErrorKind.DRIVER_ERROR, *, times: int = 1, gpu_uuid: str | None = None

@@ -30,6 +30,7 @@ class GPUInfo:
         multiprocessors: SMs of the whole GPU.
         mig_enabled: the mode now; None for a GPU that has no such mode, or that does not answer.
         problem: why it does not answer, a sentence; empty if it does. The other fields are then what was last known.
+        pci_device_id: device and vendor as NVIDIA writes them, `0x20B210DE`; empty if that cannot be read.
     """
 
     gpu_uuid: str
@@ -38,6 +39,7 @@ class GPUInfo:
     multiprocessors: int
     mig_enabled: bool | None
     problem: str = ""
+    pci_device_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

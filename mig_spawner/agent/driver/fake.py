@@ -104,7 +104,14 @@ class FakeDriver(Driver):
         except DriverError as error:
             known = self._known.get(gpu_uuid)
             return None if known is None else replace(known, mig_enabled=None, problem=str(error))
-        info = GPUInfo(gpu.gpu_uuid, gpu.model, gpu.memory_mib, gpu.multiprocessors, mig_enabled)
+        info = GPUInfo(
+            gpu.gpu_uuid,
+            gpu.model,
+            gpu.memory_mib,
+            gpu.multiprocessors,
+            mig_enabled,
+            pci_device_id=self._node.pci_device_id(gpu_uuid),
+        )
         self._known[gpu_uuid] = info
         return info
 

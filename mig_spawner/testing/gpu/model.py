@@ -57,6 +57,7 @@ class Model:
         ampere: enabling MIG mode resets the GPU, and the mode survives a reboot; newer ones do neither.
         refusal: why it cannot be simulated, a sentence; empty if it can.
         memory_mib: total memory, from the GB of its name.
+        pci_device_id: device and vendor as in mig-parted's device filter; empty if unknown.
     """
 
     key: str
@@ -70,6 +71,7 @@ class Model:
     inferred: frozenset[str] = frozenset()
     refusal: str = ""
     note: str = ""
+    pci_device_id: str = ""
 
     def gpu(self, gpu_uuid: str) -> GPU:
         """A GPU of this model."""
@@ -137,6 +139,7 @@ def _model(row: Row, sibling: Model | None) -> Model:
         if known
         else f"No public source says where instances may sit on a {row['title']}, so it cannot be simulated.",
         note=row["note"],
+        pci_device_id=row["pci"][0]["device_filter"] if row["pci"] else "",
     )
     if not known:
         return model

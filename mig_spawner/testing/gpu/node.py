@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Self
 
 from mig_spawner.domain.gpu import GPU, Profile
+from mig_spawner.domain.layout.arrangement import arrange
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import DeviceInUse, DeviceNotFound, DriverError, InvalidRequest
-from mig_spawner.testing.gpu.arrangement import arrange
 from mig_spawner.testing.gpu.board import Board, Busyness, SimulatedInstance, stable_uuid
 from mig_spawner.testing.gpu.fault import ErrorKind, Fault, Verb
 from mig_spawner.testing.gpu.model import find_model
@@ -89,6 +89,11 @@ class SimulatedNode:
             board.answer()
             gpu = board.gpu
             return GPU(gpu.gpu_uuid, gpu.model, gpu.memory_mib, gpu.multiprocessors), board.state.mig_enabled
+
+    def pci_device_id(self, gpu_uuid: str) -> str:
+        """As NVIDIA writes it, `0x20B210DE`; empty if no public source says."""
+        with self._outside(gpu_uuid) as board:
+            return board.model.pci_device_id
 
     def profiles(self, gpu_uuid: str) -> tuple[Profile, ...]:
         """What it can be cut into. An old driver says nothing while MIG mode is off."""

@@ -242,6 +242,7 @@ class NVMLDriver(Driver):
                     memory_mib=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) // MIB,
                     multiprocessors=reading.multiprocessors(handle),
                     mig_enabled=reading.mig_enabled(handle),
+                    pci_device_id=reading.pci_device_id(handle),
                 )
         except DriverError as error:
             known = self._known.get(uuid, GPUInfo(uuid, "unknown", 0, 0, None))

@@ -179,6 +179,13 @@ def multiprocessors(gpu: Handle) -> int:
     return 0
 
 
+def pci_device_id(gpu: Handle) -> str:
+    """As mig-parted's device filter writes it; empty if it cannot be read."""
+    with suppress(pynvml.NVMLError):
+        return f"0x{int(pynvml.nvmlDeviceGetPciInfo(gpu).pciDeviceId):08X}"
+    return ""
+
+
 def vitals(gpu: Handle) -> Vitals:
     """What a GPU counts and what waits for its next reset. What it does not count is None."""
     errors = remap_pending = remap_failed = mode_pending = None

@@ -9,8 +9,11 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest
 
 
-def arrange(gpu: GPU, names: Sequence[ProfileName]) -> list[tuple[Profile, int]]:
+def arrange(gpu: GPU, names: Sequence[ProfileName], *, on: Layout | None = None) -> list[tuple[Profile, int]]:
     """Profile and start for each name, in the order given, such that all fit together on the empty GPU.
+
+    Args:
+        on: what is taken already; nothing by default.
 
     Raises:
         InvalidRequest: a profile that this GPU does not offer, or no way to fit them.
@@ -24,7 +27,9 @@ def arrange(gpu: GPU, names: Sequence[ProfileName]) -> list[tuple[Profile, int]]
         profiles.append(profile)
     # The largest first: they have the fewest places, so a wrong turn shows early.
     order = sorted(range(len(profiles)), key=lambda n: -profiles[n].size)
-    starts = _search(Layout(gpu), [profiles[n] for n in order]) if sum(p.size for p in profiles) <= gpu.grid else None
+    room = Layout(gpu) if on is None else on
+    fits = sum(p.size for p in profiles) <= gpu.grid - room.taken
+    starts = _search(room, [profiles[n] for n in order]) if fits else None
     if starts is None:
         raise InvalidRequest(f"{', '.join(str(n) for n in names)} do not fit together on one {gpu.model}.")
     placed = dict(zip(order, starts, strict=True))
