@@ -23,6 +23,8 @@ from mig_spawner._version import __version__
 from mig_spawner.allocator import loops
 from mig_spawner.allocator.auth import Auth, Tickets
 from mig_spawner.allocator.changes import Changes
+from mig_spawner.allocator.event.feed import Feed
+from mig_spawner.allocator.event.trait import EventTraits
 from mig_spawner.allocator.handlers import application
 from mig_spawner.allocator.handlers.context import Context, Traffic
 from mig_spawner.allocator.menu.trait import MenuTraits
@@ -46,13 +48,14 @@ from mig_spawner.errors import InvalidRequest, StoreError
 T = TypeVar("T")
 
 TICK_S: Final = 1.0
+FORGET_S: Final = 600.0
 THREADS: Final = 4
 BACKLOG: Final = 1024
 MIN_TOKEN: Final = 8
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(MenuTraits, Application):
+class AllocatorApp(MenuTraits, EventTraits, Application):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -272,6 +275,7 @@ class AllocatorApp(MenuTraits, Application):
         self._traffic = Traffic()
         self._silence = Silence()
         self.changes = Changes(store, self._run)
+        self.feed = Feed(self.desk, self.changes, self._run, limit=self.event_streams)
         context = Context(
             prefix=self.prefix,
             desk=self.desk,
@@ -281,6 +285,7 @@ class AllocatorApp(MenuTraits, Application):
             pages=PageService(self.desk),
             auth=self._auth(store, tokens),
             changes=self.changes,
+            feed=self.feed,
             metrics=self._metrics,
             templates=environment(),
             run=self._run,
@@ -292,6 +297,7 @@ class AllocatorApp(MenuTraits, Application):
         self._tasks = [
             asyncio.create_task(self.changes.run()),
             asyncio.create_task(loops.every(TICK_S, self._tick_in_turn, "timer")),
+            asyncio.create_task(loops.every(FORGET_S, self.forget_events, "forgetting of events")),
             asyncio.create_task(watch.run(self.see_pods)),
         ]
 
@@ -321,6 +327,15 @@ class AllocatorApp(MenuTraits, Application):
         """The same, unless another replica has just done it."""
         if await self._run(lambda: take_turn(self.desk, timedelta(seconds=TICK_S * 0.9))):
             await self.tick()
+
+    async def forget_events(self) -> None:
+        """Drop events that are older than they are kept."""
+
+        def drop() -> int:
+            with self.desk.store.writing() as tx:
+                return tx.drop_events(tx.now - timedelta(hours=self.events_kept))
+
+        await self._run(drop)
 
     async def see_pods(self, listing: PodListing) -> None:
         """Take in what the pod watch shows."""
@@ -383,6 +398,7 @@ class AllocatorApp(MenuTraits, Application):
             settle_after=timedelta(seconds=self.settle_after),
             heartbeat_timeout=timedelta(seconds=self.heartbeat_timeout),
             queue_limit=self.queue_limit,
+            expiry_warning=timedelta(seconds=self.expiry_warning),
             ranking=POLICIES[self.policy],
             watches_pods=watches_pods,
         )

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
 
 from mig_spawner.allocator.store.base import Progress, Store
 from mig_spawner.errors import StoreError
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 0.25
+
+
+class Run(Protocol):
+    """Runs a blocking call in a thread and returns what it returns."""
+
+    async def __call__(self, function: Callable[[], T]) -> T: ...
 
 
 class Changes:
@@ -28,7 +36,7 @@ class Changes:
         run: runs a blocking call in a thread.
     """
 
-    def __init__(self, store: Store, run: Callable[[Callable[[], object]], Awaitable[object]]) -> None:
+    def __init__(self, store: Store, run: Run) -> None:
         self._store = store
         self._run = run
         self._progress: Progress | None = None
@@ -36,6 +44,11 @@ class Changes:
         self._moved = asyncio.Condition()
         self._waiting = 0
         self._closed = False
+
+    @property
+    def revision(self) -> int:
+        """The newest revision of the ledger that was seen while somebody waited."""
+        return -1 if self._progress is None else self._progress.revision
 
     @property
     def closed(self) -> bool:
@@ -88,9 +101,9 @@ class Changes:
             with self._store.reading() as tx:
                 return tx.progress()
 
-        known = -1 if self._progress is None else self._progress.revision
+        known = self.revision
         progress = await self._run(lambda: read(known))
-        if isinstance(progress, Progress):
+        if progress is not None:
             async with self._moved:
                 self._progress = progress
                 self._moved.notify_all()

@@ -20,6 +20,7 @@ STATUS: Final = {
     ProblemCode.IMPOSSIBLE: 422,
     ProblemCode.NOT_ON_MENU: 422,
     ProblemCode.QUEUE_FULL: 429,
+    ProblemCode.TOO_MANY_STREAMS: 429,
     ProblemCode.INTERNAL: 500,
     ProblemCode.NOT_READY: 503,
 }
@@ -37,6 +38,7 @@ TITLE: Final = {
     ProblemCode.IMPOSSIBLE: "Never to be had",
     ProblemCode.UNSUPPORTED_MEDIA_TYPE: "Not JSON",
     ProblemCode.QUEUE_FULL: "The queue is full",
+    ProblemCode.TOO_MANY_STREAMS: "Too many event streams",
     ProblemCode.INTERNAL: "A fault of the allocator",
     ProblemCode.NOT_READY: "Not ready",
 }

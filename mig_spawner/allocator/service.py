@@ -15,6 +15,7 @@ from datetime import timedelta
 from mig_spawner.allocator.desire import refresh_desired
 from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ending import close_ended, waits_for
+from mig_spawner.allocator.event.news import announce
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asks_for_the_same
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
@@ -64,6 +65,7 @@ class Desk:
         with self.store.writing() as tx:
             ledger = Ledger(tx, self.setting, who, self.menu())
             yield ledger
+            announce(ledger)
         self.after(ledger.steps)
 
     @contextmanager

@@ -19,6 +19,8 @@ class Setting:
         settle_after: how long a pod that nobody has seen may still appear.
         heartbeat_timeout: an Active lease without heartbeat, pod and process is released.
         retry_after: GPUs on which a grant failed are tried again after so long, when no other can serve.
+        expiry_warning: so long before the end of a lease those who watch are told, or in its last quarter if that is shorter; zero
+            for never.
         queue_limit: more do not wait.
         watches_pods: a pod watch runs; without it only heartbeats and processes tell that a holder lives.
     """
@@ -29,6 +31,7 @@ class Setting:
     settle_after: timedelta = timedelta(seconds=40)
     heartbeat_timeout: timedelta = timedelta(seconds=300)
     retry_after: timedelta = timedelta(seconds=60)
+    expiry_warning: timedelta = timedelta(seconds=600)
     queue_limit: int = 1000
     ranking: Ranking = best_fit
     watches_pods: bool = False

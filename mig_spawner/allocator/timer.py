@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from mig_spawner.allocator.event.news import warn
 from mig_spawner.allocator.ledger import Ledger, processes_on
 from mig_spawner.allocator.placement import forgive
 from mig_spawner.allocator.recovery import take_up
@@ -32,6 +33,7 @@ def tick(desk: Desk) -> dict[str, bool]:
         forgive(ledger)
         take_up(ledger)
         settle(ledger)
+        warn(ledger)
         return {node.name: ledger.is_silent(node) for node in ledger.nodes.values()}
 
 

@@ -37,6 +37,8 @@ class ProblemCode(StrEnum):
     """415. The body is declared as something else than JSON: whoever wrote it."""
     QUEUE_FULL = "queue-full"
     """429. Too many wait already: try later."""
+    TOO_MANY_STREAMS = "too-many-streams"
+    """429. The caller has as many event streams open as it may: close one."""
     INTERNAL = "internal"
     """500. A fault of ours; the log of the allocator has it under the request id."""
     NOT_READY = "not-ready"

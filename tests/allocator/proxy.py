@@ -55,6 +55,12 @@ class BadWire:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await server.wait_closed()
 
+    async def cut(self) -> None:
+        """Cut every connection there is."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None

@@ -13,6 +13,7 @@ from jupyterhub.httpclient import JupyterHubHTTPClient
 from tornado.web import Application, create_signed_value
 
 from mig_spawner.allocator.auth import TICKET_LIFE_S, Tickets
+from mig_spawner.allocator.event import stream
 from mig_spawner.allocator.handlers.base import Handler
 from mig_spawner.errors import AllocatorRefused
 from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest, LeaseState
@@ -68,6 +69,7 @@ async def hub() -> AsyncIterator[SmallHub]:
 @pytest.fixture
 async def rig(make_rig: MakeRig, hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", SERVICE_TOKEN)
+    monkeypatch.setattr(stream, "LIFE_S", 0)
     return await make_rig(hub_api_url=hub.url)
 
 
@@ -102,6 +104,7 @@ TABLE = {
     ("POST", "tickets"): "200 403 403 403 403 403 403 403 403 403 403 401 401",
     ("GET", "menu"): _READERS,
     ("GET", "menu?user=ann&group=staff"): _ADMINS,
+    ("GET", "events"): _READERS,
     ("GET", "leases"): _READERS,
     ("POST", "leases"): "200 403 403 403 403 403 403 403 403 403 403 401 401",
     ("POST", "leases/release?user_id=name:ann&server_name=y"): "200 403 403 403 403 200 403 200 403 403 403 401 401",
@@ -290,3 +293,19 @@ async def test_a_person_sets_no_priority_above_that_of_everybody(
     async with rig.http(f"token-{caller}") as http:
         answer = await http.post("/api/v1/leases", content=body.model_dump_json())
     assert answer.status_code == status
+
+
+async def test_a_person_hears_of_their_own_leases_and_an_admin_of_all(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.node()
+    for name in ("ann", "bob"):
+        await rig.client(f"token-{name}").acquire(_own(name))
+    heard = {}
+    for name in ("ann", "bob", "reader", "admin"):
+        async with rig.http(f"token-{name}") as http:
+            monkeypatch.setattr(stream, "LIFE_S", 0.2)
+            text = (await http.get("/api/v1/events?kinds=granted", headers={"Last-Event-ID": "0"})).text
+        data = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+        heard[name] = [event["lease"]["holder"]["user_name"] for event in data]
+    assert heard == {"ann": ["ann"], "bob": ["bob"], "reader": [], "admin": ["ann", "bob"]}

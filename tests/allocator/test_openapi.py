@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from mig_spawner.allocator.event import stream
 from mig_spawner.allocator.handlers import API
 from mig_spawner.allocator.openapi import parameter
 from mig_spawner.wire.problem import MEDIA_TYPE, ProblemCode
@@ -191,6 +192,7 @@ class Fuzzer:
 async def fuzzer(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fuzzer:
     """For an allocator with two nodes, a ready lease and one that waits, on which long polls are short."""
     monkeypatch.setattr(parameter, "MAX_WAIT_S", 0.005)
+    monkeypatch.setattr(stream, "LIFE_S", 0.005)
     await rig.node()
     await rig.node("n2")
     await rig.ready("a")

@@ -13,6 +13,7 @@ from tornado.web import Application
 from mig_spawner.allocator.handlers.availability import Availability, TicketHandler
 from mig_spawner.allocator.handlers.base import Handler, NotFound
 from mig_spawner.allocator.handlers.context import Context
+from mig_spawner.allocator.handlers.event import Events
 from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
 from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, ReleaseHolder, Renew
 from mig_spawner.allocator.handlers.menu import MenuHandler
@@ -28,6 +29,7 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("availability", Availability),
     ("tickets", TicketHandler),
     ("menu", MenuHandler),
+    ("events", Events),
     ("leases", Leases),
     ("leases/release", ReleaseHolder),
     ("leases/{id}", Lease),

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from jinja2 import Environment
 
 from mig_spawner.allocator.auth import Auth
-from mig_spawner.allocator.changes import Changes
+from mig_spawner.allocator.changes import Changes, Run
+from mig_spawner.allocator.event.feed import Feed
 from mig_spawner.allocator.menu.source import MenuSource
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.service import Desk, LeaseService
-
-T = TypeVar("T")
-
-
-class Run(Protocol):
-    """Runs a blocking call in a thread and returns what it returns."""
-
-    async def __call__(self, function: Callable[[], T]) -> T: ...
 
 
 class Traffic:
@@ -65,6 +56,7 @@ class Context:
     pages: PageService
     auth: Auth
     changes: Changes
+    feed: Feed
     metrics: Metrics
     templates: Environment
     run: Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
@@ -14,6 +14,7 @@ from mig_spawner.allocator.auth import Role
 from mig_spawner.allocator.openapi.operation import FROM_A_LEASE, OPERATIONS, PATH_PARAMETERS, Operation
 from mig_spawner.allocator.openapi.parameter import Parameter
 from mig_spawner.allocator.refusal import STATUS, TITLE
+from mig_spawner.wire.event import AVAILABILITY, GAP, Event, EventKind
 from mig_spawner.wire.problem import MEDIA_TYPE, Problem, ProblemCode
 
 Routes = Sequence[tuple[str, type[Any]]]
@@ -49,6 +50,13 @@ _IF_NONE_MATCH: Final = {
     "required": False,
     "description": "ETags that the caller has: the answer is 304, without content, if it is still one of them.",
     "schema": {"type": "string"},
+}
+_LAST_EVENT_ID: Final = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The `id` of the last event that was seen: those after it are told first. Without it only what happens from now on.",
+    "schema": {"type": "string", "pattern": r"^[0-9]{0,18}$"},
 }
 
 
@@ -96,6 +104,7 @@ def _schemas(operations: Sequence[Operation]) -> tuple[_Schemas, dict[str, Any]]
     """A reference for each document, and the schemas they refer to. What is read and what is written are two schemas."""
     taken = [(o.body, "validation") for o in operations if o.body]
     given = [(o.answer, "serialization") for o in operations if o.answer]
+    given += [(event, "serialization") for o in operations if o.streams for event in get_args(Event)]
     asked: list[Any] = [*taken, *given, (Problem, "serialization")]
     references, definitions = models_json_schema(asked, ref_template="#/components/schemas/{model}")
     return references, definitions["$defs"]
@@ -112,7 +121,7 @@ def _operation(path: str, verb: str, method: Any, operation: Operation, referenc
         "security": [_requirement(role) for role in roles],
     }
     if verb == "get":
-        parameters.append(_IF_NONE_MATCH)
+        parameters.append(_LAST_EVENT_ID if operation.streams else _IF_NONE_MATCH)
     if parameters:
         result["parameters"] = parameters
     if operation.body is not None:
@@ -149,6 +158,8 @@ def _success(verb: str, operation: Operation, references: _Schemas) -> dict[str,
     answer: dict[str, Any] = {"description": operation.about}
     if operation.status == 204:
         return {"204": answer}
+    if operation.streams:
+        return {"200": {**answer, "content": {"text/event-stream": {"schema": _stream(references)}}}}
     schema = {"type": "object"} if operation.answer is None else references[operation.answer, "serialization"]
     answer["content"] = {"application/json": {"schema": schema}}
     result = {str(operation.status): answer}
@@ -160,6 +171,21 @@ def _success(verb: str, operation: Operation, references: _Schemas) -> dict[str,
             name: {"operationId": name, "parameters": {"id": "$response.body#/lease_id"}} for name in FROM_A_LEASE
         }
     return result
+
+
+def _stream(references: _Schemas) -> dict[str, Any]:
+    """One event of a stream. Its data is JSON in a text."""
+    documents = [references[event, "serialization"] for event in get_args(Event)]
+    content = {"contentMediaType": "application/json", "contentSchema": {"anyOf": documents}}
+    return {
+        "type": "object",
+        "properties": {
+            "event": {"enum": [*EventKind, AVAILABILITY, GAP]},
+            "id": {"type": "string", "pattern": "^[0-9]+$"},
+            "data": {"type": "string", **content},
+        },
+        "required": ["event", "data"],
+    }
 
 
 def _codes(path: str, operation: Operation, *, guarded: bool) -> list[ProblemCode]:

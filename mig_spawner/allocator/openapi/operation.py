@@ -27,6 +27,7 @@ class Operation:
         body: the document it takes; None for no body.
         problems: codes beyond those that every verb may answer with.
         status: of success.
+        streams: success is a stream of server-sent events.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Operation:
     body: type[BaseModel] | None = None
     problems: tuple[ProblemCode, ...] = ()
     status: int = 200
+    streams: bool = False
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
@@ -42,6 +44,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("availability", "get"): Operation("getAvailability", "What is free now.", Availability),
     ("availability", "options"): Operation(
         "preflightAvailability", "Tells a browser that pages of every origin may read availability.", None, status=204
+    ),
+    ("events", "get"): Operation(
+        "watchEvents",
+        "What happens to leases (to a person: its own), and what is free, as server-sent events for as long as the caller listens. "
+        "`data` is JSON; `event` is queued, granted, ready, active, expiring, ended, closed, availability or gap.",
+        None,
+        problems=(ProblemCode.TOO_MANY_STREAMS,),
+        streams=True,
     ),
     ("tickets", "post"): Operation(
         "issueTicket",

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.wire.base import PLAIN
+from mig_spawner.wire.event import AVAILABILITY, EventKind
 from mig_spawner.wire.lease import MAX_GROUPS, LeaseState
 from mig_spawner.wire.problem import ProblemCode
 
@@ -24,6 +25,7 @@ _MAX_NAME: Final = 255
 _PLAIN: Final = f"^{PLAIN}$"
 _POSITION: Final = rf"^({'|'.join(LeaseState)}):[0-9]{{1,9}}$"
 _DAY: Final = r"\d{4}-\d{2}-\d{2}"
+_KIND: Final = "|".join([*EventKind, AVAILABILITY])
 _LEASE_CURSOR: Final = r"^[0-9]{1,17}\.[0-9a-f]{1,32}$"
 
 
@@ -171,6 +173,13 @@ LEASE_CURSOR: Final = Parameter(
     {"type": "string", "pattern": _LEASE_CURSOR},
     _lease_cursor,
     "what `next` of the answer before said",
+)
+KINDS: Final = Parameter(
+    "kinds",
+    "Only events of these kinds, with commas between them.",
+    {"type": "string", "pattern": rf"^({_KIND})(,({_KIND}))*$"},
+    lambda text: frozenset(_text(rf"({_KIND})(,({_KIND}))*")(text).split(",")),
+    f"some of {', '.join(_KIND.split('|'))}, with commas between them",
 )
 NODE_CURSOR: Final = _name("cursor", "Where to go on: `next` of the answer before.", 1)
 VIEW_USER: Final = _name("user", "See it as this user, by name; for those who see everything.", 1)

@@ -182,6 +182,20 @@ turn = Table(
     Column("task", String(64), primary_key=True),
     Column("taken_at", Moment, nullable=False),
 )
+event = Table(
+    "event",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("lease_id", String(63), nullable=False),
+    Column("lease", Text, nullable=False),
+    Column("warns_of", Moment),
+    sqlite_autoincrement=True,
+)
+# Most events warn of nothing, and NULLs are all different.
+Index("ix_event_at", event.c.at)
+Index("uq_event_warning", event.c.warns_of, event.c.lease_id, unique=True)
 
 meta = Table(
     "meta",
@@ -192,5 +206,6 @@ meta = Table(
     Column("generation", Integer, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("pods_listed_at", Moment),
+    Column("events_dropped", Integer, nullable=False, server_default="0"),
     CheckConstraint("id = 1", name="one_row"),
 )

@@ -16,13 +16,14 @@ from mig_spawner.allocator.store import tables as t
 from mig_spawner.allocator.store.base import AuditRow, Holding, NodeRecord, Pod, Progress, Remnant, Transaction
 from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
 from mig_spawner.allocator.store.session import Session
+from mig_spawner.allocator.store.sql_outbox import SQLOutbox
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.wire.node import DesiredNode, NodeReport
 
 
-class SQLTransaction(Transaction):
+class SQLTransaction(SQLOutbox, Transaction):
     """The port's `Transaction` on an open connection; the store begins and ends it.
 
     Attributes:
@@ -313,6 +314,14 @@ class SQLTransaction(Transaction):
             leases[lease_id] = (state, waiting if state == "queued" else 0)
         nodes = self._connection.execute(s.GENERATIONS)
         return Progress(self.revision, leases, {row.name: int(row.generation) for row in nodes})
+
+    # Telling: `SQLOutbox`
+
+    def _execute(self, statement: Any, parameters: Any = None) -> Any:
+        return self._connection.execute(statement, parameters)
+
+    def _note_change(self) -> None:
+        self.changed = True
 
     def _one(self, query: Select[Any], **parameters: object) -> Lease | None:
         row = self._connection.execute(query, parameters).mappings().one_or_none()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
 
+from mig_spawner.errors import AllocatorUnavailable
 from mig_spawner.wire.availability import Availability, Ticket
 from mig_spawner.wire.client import verb
 from mig_spawner.wire.client.answer import Lost, Reply
 from mig_spawner.wire.client.connection import DEFAULT_TIMEOUT_S, reply_of, settings
 from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
 from mig_spawner.wire.client.patience import Patience
+from mig_spawner.wire.client.stream import listener
+from mig_spawner.wire.event import Event
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
@@ -116,6 +119,44 @@ class AllocatorClient:
     async def desired(self, node: str, *, known: int, wait_s: float) -> DesiredNode:
         """What a node should look like, as soon as its generation differs from `known`, at the latest after `wait_s` seconds."""
         return await self._run(verb.desired(self._peer, node, known, wait_s))
+
+    async def events(
+        self,
+        *,
+        user_id: str | None = None,
+        server_name: str | None = None,
+        kinds: tuple[str, ...] = (),
+        after: int | None = None,
+    ) -> AsyncIterator[Event]:
+        """What happens, as it happens; without end. A stream that ends is taken up where it ended.
+
+        Args:
+            user_id, server_name: only the leases of one holder.
+            kinds: only these kinds: those of `EventKind`, and `availability`; all of them if empty.
+            after: the number of the last event that was seen, to miss none; None for what happens from now on.
+
+        Raises:
+            AllocatorUnavailable: it could not be reached several times in a row. Call again with the last number to go on.
+        """
+        ear = listener(self._peer, user_id, server_name, kinds, after)
+        while True:
+            lost: Lost | AllocatorUnavailable | None = None
+            try:
+                async with self._http.stream(
+                    "GET", "events", params=ear.query, headers=ear.headers, timeout=ear.timeout
+                ) as response:
+                    if response.status_code != 200:
+                        await response.aread()
+                        ear.refused(reply_of(response))
+                    ear.opened()
+                    async for chunk in response.aiter_bytes():
+                        for event in ear.feed(chunk):
+                            yield event
+            except httpx.HTTPError as error:
+                lost = Lost(error)
+            except AllocatorUnavailable as error:
+                lost = error
+            await asyncio.sleep(ear.ended(lost))
 
     async def _run(self, flow: Flow[R]) -> R:
         reply: Reply | Lost | None = None

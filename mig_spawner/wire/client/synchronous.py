@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
 
+from mig_spawner.errors import AllocatorUnavailable
 from mig_spawner.wire.availability import Availability, Ticket
 from mig_spawner.wire.client import verb
 from mig_spawner.wire.client.answer import Lost, Reply
 from mig_spawner.wire.client.connection import DEFAULT_TIMEOUT_S, reply_of, settings
 from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
 from mig_spawner.wire.client.patience import Patience
+from mig_spawner.wire.client.stream import listener
+from mig_spawner.wire.event import Event
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
@@ -86,6 +89,33 @@ class SyncAllocatorClient:
 
     def desired(self, node: str, *, known: int, wait_s: float) -> DesiredNode:
         return self._run(verb.desired(self._peer, node, known, wait_s))
+
+    def events(
+        self,
+        *,
+        user_id: str | None = None,
+        server_name: str | None = None,
+        kinds: tuple[str, ...] = (),
+        after: int | None = None,
+    ) -> Iterator[Event]:
+        ear = listener(self._peer, user_id, server_name, kinds, after)
+        while True:
+            lost: Lost | AllocatorUnavailable | None = None
+            try:
+                with self._http.stream(
+                    "GET", "events", params=ear.query, headers=ear.headers, timeout=ear.timeout
+                ) as response:
+                    if response.status_code != 200:
+                        response.read()
+                        ear.refused(reply_of(response))
+                    ear.opened()
+                    for chunk in response.iter_bytes():
+                        yield from ear.feed(chunk)
+            except httpx.HTTPError as error:
+                lost = Lost(error)
+            except AllocatorUnavailable as error:
+                lost = error
+            time.sleep(ear.ended(lost))
 
     def _run(self, flow: Flow[R]) -> R:
         reply: Reply | Lost | None = None
