@@ -23,7 +23,6 @@ from mig_spawner._version import __version__
 from mig_spawner.allocator import loops
 from mig_spawner.allocator.auth import Auth, Tickets
 from mig_spawner.allocator.changes import Changes
-from mig_spawner.allocator.event.feed import Feed
 from mig_spawner.allocator.event.trait import EventTraits
 from mig_spawner.allocator.handlers import application
 from mig_spawner.allocator.handlers.context import Context, Traffic
@@ -32,13 +31,14 @@ from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.pods.base import PodListing, PodWatch
-from mig_spawner.allocator.pods.none import NoPods
+from mig_spawner.allocator.pods.choice import watch_of
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.sighting import begin_watch, forget_pods, see_pods
 from mig_spawner.allocator.silence import Silence
 from mig_spawner.allocator.store.base import Store
 from mig_spawner.allocator.store.sql import SQLStore
+from mig_spawner.allocator.telling import Telling
 from mig_spawner.allocator.template import environment
 from mig_spawner.allocator.timer import take_turn, tick
 from mig_spawner.allocator.visitor import hub_oauth
@@ -48,7 +48,6 @@ from mig_spawner.errors import InvalidRequest, StoreError
 T = TypeVar("T")
 
 TICK_S: Final = 1.0
-FORGET_S: Final = 600.0
 THREADS: Final = 4
 BACKLOG: Final = 1024
 MIN_TOKEN: Final = 8
@@ -265,7 +264,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
     async def open(self) -> None:
         """Open the ledger, begin to listen, start the timers. Once open, `close` must be called."""
         tokens = self._checked_agent_tokens()
-        watch = self.pod_watch or self._configured_watch()
+        watch = self.pod_watch or watch_of(self.kubeconfig, self.namespace)
         self._menu = menu = await asyncio.to_thread(self.menu_source)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ledger")
         store = SQLStore(self.database_url, clock=self.clock)
@@ -275,7 +274,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         self._traffic = Traffic()
         self._silence = Silence()
         self.changes = Changes(store, self._run)
-        self.feed = Feed(self.desk, self.changes, self._run, limit=self.event_streams)
+        self.telling = Telling(self, self.desk, self.changes, self._run)
         context = Context(
             prefix=self.prefix,
             desk=self.desk,
@@ -285,7 +284,8 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
             pages=PageService(self.desk),
             auth=self._auth(store, tokens),
             changes=self.changes,
-            feed=self.feed,
+            feed=self.telling.feed,
+            webhooks=self.telling.webhooks,
             metrics=self._metrics,
             templates=environment(),
             run=self._run,
@@ -297,7 +297,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         self._tasks = [
             asyncio.create_task(self.changes.run()),
             asyncio.create_task(loops.every(TICK_S, self._tick_in_turn, "timer")),
-            asyncio.create_task(loops.every(FORGET_S, self.forget_events, "forgetting of events")),
+            *(asyncio.create_task(task) for task in self.telling.tasks()),
             asyncio.create_task(watch.run(self.see_pods)),
         ]
 
@@ -314,6 +314,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.telling.close()
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         self.desk.store.close()
 
@@ -327,15 +328,6 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         """The same, unless another replica has just done it."""
         if await self._run(lambda: take_turn(self.desk, timedelta(seconds=TICK_S * 0.9))):
             await self.tick()
-
-    async def forget_events(self) -> None:
-        """Drop events that are older than they are kept."""
-
-        def drop() -> int:
-            with self.desk.store.writing() as tx:
-                return tx.drop_events(tx.now - timedelta(hours=self.events_kept))
-
-        await self._run(drop)
 
     async def see_pods(self, listing: PodListing) -> None:
         """Take in what the pod watch shows."""
@@ -381,14 +373,6 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         if len(set(known)) != len(known):
             raise InvalidRequest("Every agent has a token of its own, and none is a service's: one is used twice.")
         return tokens
-
-    def _configured_watch(self) -> PodWatch:
-        if not self.kubeconfig:
-            return NoPods()
-        # Kubernetes' client takes a second to import: only who watches pods pays for it.
-        from mig_spawner.allocator.pods.kube import KubePods
-
-        return KubePods(self.kubeconfig, self.namespace)
 
     def _setting(self, *, watches_pods: bool) -> Setting:
         return Setting(

@@ -12,6 +12,7 @@ from mig_spawner.allocator.service import Desk, Steps
 from mig_spawner.allocator.store.base import Transaction
 from mig_spawner.domain.lease import Closed, Granted, Queued, Releasing
 from mig_spawner.wire.lease import LeaseState
+from mig_spawner.wire.webhook import DeliveryState
 
 _OPEN = [state.value for state in LeaseState if state is not LeaseState.CLOSED]
 
@@ -50,6 +51,9 @@ class Metrics:
         self._orphans = Gauge(
             "mig_pod_orphan_count", "Pods with the label of a lease that have none.", registry=registry
         )
+        self._deliveries = Gauge(
+            "mig_webhook_delivery_count", "Deliveries to webhooks that are kept.", ["state"], registry=registry
+        )
         self._pods = Gauge(
             "mig_pod_list_age_seconds", "Age of the newest list of pods; 0 without a pod watch.", registry=registry
         )
@@ -82,6 +86,9 @@ class Metrics:
             self._nodes.set(len(ledger.nodes))
             self._silent.set(sum(ledger.is_silent(node) for node in ledger.nodes.values()))
             self._orphans.set(len(ledger.orphans))
+            counts = ledger.tx.delivery_counts()
+            for state in DeliveryState:
+                self._deliveries.labels(state.value).set(sum(n for (_, s), n in counts.items() if s is state))
             self._pods.set(age(ledger.tx.pods_listed_at(), ledger.now).total_seconds())
         return generate_latest(self.registry)
 

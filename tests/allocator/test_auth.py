@@ -116,9 +116,15 @@ TABLE = {
     ("GET", "nodes/n1/desired"): _ITS_AGENT,
     ("POST", "nodes/n1/cordon"): _ADMINS,
     ("POST", "nodes/n1/uncordon"): _ADMINS,
+    ("GET", "webhooks"): _ADMINS,
+    ("POST", "webhooks"): _ADMINS.replace("200", "403"),
+    ("DELETE", "webhooks/none"): _ADMINS.replace("200", "404"),
+    ("GET", "webhooks/none/deliveries"): _ADMINS.replace("200", "404"),
+    ("POST", "webhooks/none/deliveries/1/redeliver"): _ADMINS.replace("200", "404"),
     ("DELETE", "nodes/n1"): "409 403 403 403 403 403 403 409 403 403 403 401 401",
 }
 BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "webhooks"): {"url": "https://not.allowed.example.org/"},
     ("POST", "tickets"): {"user_name": "ann"},
     ("POST", "leases"): {"holder": {"user_id": "7"}, "accelerator_partition_type": "1g.10gb"},
 }

@@ -82,7 +82,7 @@ async def listen(rig: Rig) -> AsyncIterator[Listen]:
     async with AsyncExitStack() as stack:
 
         async def begin(client: AllocatorClient | None = None, **wish: Any) -> Ear:
-            streams = rig.app.feed.streams
+            streams = rig.app.telling.feed.streams
             ear = Ear(await stack.enter_async_context(aclosing((client or rig.hub).events(**wish))))  # type: ignore[type-var]
             stack.push_async_callback(_end, ear.task)
             await until(lambda: _more(rig, streams), SECONDS)
@@ -92,7 +92,7 @@ async def listen(rig: Rig) -> AsyncIterator[Listen]:
 
 
 async def _more(rig: Rig, than: int) -> bool:
-    return rig.app.feed.streams > than
+    return rig.app.telling.feed.streams > than
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -181,7 +181,7 @@ async def test_old_events_are_forgotten_and_whoever_was_away_for_longer_is_told(
     await rig.acquire("2")
     [first, second] = written(rig)
     rig.clock.move(100 * 3600)
-    await rig.app.forget_events()
+    await rig.app.telling.forget()
     assert written(rig) == [second]
     ear = await listen(kinds=LEASES, after=first.number - 1)
     await ear.see(lambda: ear.heard)
@@ -363,7 +363,7 @@ async def test_a_caller_has_so_many_streams_and_gets_a_place_back(make_rig: Make
 
 
 async def _streams(rig: Rig, number: int) -> bool:
-    return rig.app.feed.streams == number
+    return rig.app.telling.feed.streams == number
 
 
 async def test_at_its_end_the_allocator_ends_the_streams(make_rig: MakeRig) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from mig_spawner.allocator.document import lease_document
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.store.base import Store
 from mig_spawner.allocator.store.outbox import News
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.wire.event import EventKind
@@ -33,6 +34,12 @@ def warn(ledger: Ledger) -> None:
     ]
     if news:
         ledger.tx.add_events(news)
+
+
+def forget(store: Store, kept: timedelta) -> int:
+    """Drop what is older than events are kept; how many events those were."""
+    with store.writing() as tx:
+        return tx.drop_events(tx.now - kept)
 
 
 def _kinds(before: Lease, after: Lease) -> Iterator[EventKind]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from traitlets import Float, Integer
+from typing import Any
+
+from traitlets import Float, Integer, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
+
+from mig_spawner.allocator.webhook.address import origins_of
+from mig_spawner.errors import InvalidRequest
 
 
 class EventTraits(Configurable):
@@ -25,3 +30,20 @@ class EventTraits(Configurable):
         168,
         help="Hours that events are kept for those who were away. Each takes about a kilobyte of the database.",
     ).tag(config=True)
+
+    webhook_origins = List(
+        Unicode(),
+        help="""Where webhooks may send events: origins such as `https://hooks.example.org` or `http://10.1.2.3:8080`.
+
+        An admin of the hub chooses the address of a webhook, and the allocator stands inside the cluster: name only what it may talk to.
+        No wildcards, no redirects, no proxy. Default: nowhere, so that no webhook can be made.
+        """,
+    ).tag(config=True)
+
+    @validate("webhook_origins")
+    def _checked_origins(self, proposal: Any) -> list[str]:
+        try:
+            origins_of(proposal.value)
+        except InvalidRequest as error:
+            raise TraitError(f"webhook_origins: {error}") from error
+        return list(proposal.value)

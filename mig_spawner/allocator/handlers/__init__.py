@@ -21,6 +21,7 @@ from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Un
 from mig_spawner.allocator.handlers.openapi import OpenAPI
 from mig_spawner.allocator.handlers.page import PAGES
 from mig_spawner.allocator.handlers.page.static import OAuthCallback, Static
+from mig_spawner.allocator.handlers.webhook import Deliveries, Redeliver, Webhook, Webhooks
 from mig_spawner.allocator.openapi.document import openapi
 from mig_spawner.allocator.page.asset import STATIC
 
@@ -40,6 +41,10 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("nodes/{node}/desired", Desired),
     ("nodes/{node}/cordon", Cordon),
     ("nodes/{node}/uncordon", Uncordon),
+    ("webhooks", Webhooks),
+    ("webhooks/{webhook}", Webhook),
+    ("webhooks/{webhook}/deliveries", Deliveries),
+    ("webhooks/{webhook}/deliveries/{number}/redeliver", Redeliver),
 )
 """What is served under `api/v1/`; the first that matches answers."""
 

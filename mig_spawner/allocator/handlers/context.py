@@ -15,6 +15,7 @@ from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.service import Desk, LeaseService
+from mig_spawner.allocator.webhook.service import WebhookService
 
 
 class Traffic:
@@ -57,6 +58,7 @@ class Context:
     auth: Auth
     changes: Changes
     feed: Feed
+    webhooks: WebhookService
     metrics: Metrics
     templates: Environment
     run: Run

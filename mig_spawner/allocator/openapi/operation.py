@@ -14,6 +14,7 @@ from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, Lease
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.webhook import DeliveryDocument, DeliveryList, WebhookCreated, WebhookList, WebhookRequest
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,33 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "cordonNode", "Grant nothing more on a node. What runs there is left alone.", NodeDocument
     ),
     ("nodes/{node}/uncordon", "post"): Operation("uncordonNode", "Grant on a node again.", NodeDocument),
+    ("webhooks", "get"): Operation("listWebhooks", "All webhooks, oldest first.", WebhookList),
+    ("webhooks", "post"): Operation(
+        "createWebhook",
+        "Have events sent to an address, which must be at an origin that the allocator's configuration allows. The secret that signs "
+        "them is in this answer and in no other.",
+        WebhookCreated,
+        WebhookRequest,
+        (ProblemCode.CONFLICT,),
+        status=201,
+    ),
+    ("webhooks/{webhook}", "delete"): Operation(
+        "deleteWebhook", "End a webhook. What was on its way is not delivered.", None, status=204
+    ),
+    ("webhooks/{webhook}/deliveries", "get"): Operation(
+        "listDeliveries",
+        "What is on its way to a webhook, what arrived and what was given up; newest first.",
+        DeliveryList,
+    ),
+    ("webhooks/{webhook}/deliveries/{number}/redeliver", "post"): Operation(
+        "redeliver", "Begin a delivery anew, whatever became of it.", DeliveryDocument
+    ),
 }
 
 PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "id": "The lease's `lease_id`.",
+    "number": "The number of the delivery.",
+    "webhook": "The webhook's `webhook_id`.",
     "node": "The name of the node, as its agent reports it.",
 }
 

@@ -14,6 +14,7 @@ from mig_spawner.wire.base import PLAIN
 from mig_spawner.wire.event import AVAILABILITY, EventKind
 from mig_spawner.wire.lease import MAX_GROUPS, LeaseState
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.webhook import DeliveryState
 
 V = TypeVar("V")
 
@@ -25,6 +26,7 @@ _MAX_NAME: Final = 255
 _PLAIN: Final = f"^{PLAIN}$"
 _POSITION: Final = rf"^({'|'.join(LeaseState)}):[0-9]{{1,9}}$"
 _DAY: Final = r"\d{4}-\d{2}-\d{2}"
+_NUMBER: Final = r"^[0-9]{1,18}$"
 _KIND: Final = "|".join([*EventKind, AVAILABILITY])
 _LEASE_CURSOR: Final = r"^[0-9]{1,17}\.[0-9a-f]{1,32}$"
 
@@ -180,6 +182,20 @@ KINDS: Final = Parameter(
     {"type": "string", "pattern": rf"^({_KIND})(,({_KIND}))*$"},
     lambda text: frozenset(_text(rf"({_KIND})(,({_KIND}))*")(text).split(",")),
     f"some of {', '.join(_KIND.split('|'))}, with commas between them",
+)
+DELIVERY_STATE: Final = Parameter(
+    "state",
+    "Only deliveries in this state; `dead` for those that were given up.",
+    {"enum": [state.value for state in DeliveryState]},
+    DeliveryState,
+    f"one of {', '.join(DeliveryState)}",
+)
+DELIVERY_CURSOR: Final = Parameter(
+    "cursor",
+    "Where to go on: `next` of the answer before.",
+    {"type": "string", "pattern": _NUMBER},
+    lambda text: int(_text(_NUMBER)(text)),
+    "what `next` of the answer before said",
 )
 NODE_CURSOR: Final = _name("cursor", "Where to go on: `next` of the answer before.", 1)
 VIEW_USER: Final = _name("user", "See it as this user, by name; for those who see everything.", 1)

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 
 from mig_spawner.allocator.claim import Claim
 from mig_spawner.allocator.store.outbox import Outbox
+from mig_spawner.allocator.store.post import Post
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.wire.node import DesiredNode, NodeReport
@@ -113,7 +114,7 @@ class Progress:
     nodes: dict[str, int]
 
 
-class Transaction(Outbox, ABC):
+class Transaction(Outbox, Post, ABC):
     """One look at the ledger, or one change of it.
 
     Attributes:

@@ -41,7 +41,7 @@ class Outbox(ABC):
 
     @abstractmethod
     def add_events(self, news: Sequence[News]) -> None:
-        """Write events, in this order. No two warn of the same end of a lease."""
+        """Write events, in this order, and put each on its way to the webhooks that want it. No two warn of the same end of a lease."""
 
     @abstractmethod
     def events(self, *, after: int, limit: int) -> list[EventRecord]:
@@ -57,4 +57,4 @@ class Outbox(ABC):
 
     @abstractmethod
     def drop_events(self, before: datetime) -> int:
-        """Forget events that are older; how many those were."""
+        """Forget events that are older, and their deliveries; how many events those were."""

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, delete, func, insert, select
 
 from mig_spawner.allocator.store import tables as t
 from mig_spawner.allocator.store.outbox import EventRecord, News, Outbox
+from mig_spawner.allocator.store.sql_post import BEFORE, DROP_OLD, PUT_ON_ITS_WAY
 from mig_spawner.wire.event import EventKind
 
 _ADD: Final = insert(t.event)
@@ -46,7 +47,11 @@ class SQLOutbox(Outbox):
             {"at": self.now, "kind": n.kind.value, "lease_id": n.lease_id, "lease": n.lease, "warns_of": n.warns_of}
             for n in news
         ]
+        before, webhooks = self._execute(BEFORE).one()
         self._execute(_ADD, rows)
+        if webhooks:
+            # Whoever writes is alone, so what has come since is ours.
+            self._execute(PUT_ON_ITS_WAY, {"before": before or 0, "now": self.now})
         self._note_change()
 
     def events(self, *, after: int, limit: int) -> list[EventRecord]:
@@ -65,5 +70,6 @@ class SQLOutbox(Outbox):
         last = self._execute(_LAST_OLD, {"before": before}).scalar_one_or_none()
         if last is None:
             return 0
+        self._execute(DROP_OLD, {"number": last})
         self._execute(_SET_DROPPED, {"number": last})
         return int(self._execute(_DROP, {"number": last}).rowcount)

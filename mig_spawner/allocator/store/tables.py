@@ -197,6 +197,34 @@ event = Table(
 Index("ix_event_at", event.c.at)
 Index("uq_event_warning", event.c.warns_of, event.c.lease_id, unique=True)
 
+webhook = Table(
+    "webhook",
+    metadata,
+    Column("webhook_id", String(63), primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("kinds", String(255), nullable=False),
+    Column("description", String(255), nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", String(300), nullable=False),
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("webhook_id", String(63), ForeignKey("webhook.webhook_id"), nullable=False),
+    Column("event_number", Integer, ForeignKey("event.number"), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Moment, nullable=False),
+    Column("status", Integer),
+    Column("error", String(255), nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("uq_delivery_event_number", delivery.c.event_number, delivery.c.webhook_id, unique=True)
+Index("ix_delivery_state", delivery.c.state, delivery.c.next_at)
+Index("ix_delivery_webhook_id", delivery.c.webhook_id, delivery.c.number)
+
 meta = Table(
     "meta",
     metadata,

@@ -17,13 +17,14 @@ from mig_spawner.allocator.store.base import AuditRow, Holding, NodeRecord, Pod,
 from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
 from mig_spawner.allocator.store.session import Session
 from mig_spawner.allocator.store.sql_outbox import SQLOutbox
+from mig_spawner.allocator.store.sql_post import SQLPost
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.wire.node import DesiredNode, NodeReport
 
 
-class SQLTransaction(SQLOutbox, Transaction):
+class SQLTransaction(SQLOutbox, SQLPost, Transaction):
     """The port's `Transaction` on an open connection; the store begins and ends it.
 
     Attributes:
@@ -315,7 +316,7 @@ class SQLTransaction(SQLOutbox, Transaction):
         nodes = self._connection.execute(s.GENERATIONS)
         return Progress(self.revision, leases, {row.name: int(row.generation) for row in nodes})
 
-    # Telling: `SQLOutbox`
+    # Telling: `SQLOutbox` and `SQLPost`
 
     def _execute(self, statement: Any, parameters: Any = None) -> Any:
         return self._connection.execute(statement, parameters)
