@@ -8,22 +8,27 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
-from traitlets import Enum, Float, List, TraitError, Unicode, default
+from traitlets import Bool, Enum, Float, List, TraitError, Unicode, default
 from traitlets.config import Application
 
 from mig_spawner._version import __version__
+from mig_spawner.agent.board import Board
 from mig_spawner.agent.driver.base import Driver
 from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.loop import AgentLoop
+from mig_spawner.agent.owner import owners, programs
 from mig_spawner.agent.thread import DriverThread
 from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest, MigSpawnerError
 from mig_spawner.testing.gpu import SimulatedNode
 from mig_spawner.wire.client import ONCE, AllocatorClient
+
+if TYPE_CHECKING:
+    from mig_spawner.agent.metrics import MetricsServer
 
 TOKEN_VARIABLE = "MIG_AGENT_TOKEN"  # noqa: S105  # the name of the variable, not a token
 _MAX_GPUS = 16
@@ -52,6 +57,7 @@ class AgentApp(Application):
         "layout-file": "AgentApp.layout_file",
         "report-interval": "AgentApp.report_interval",
         "token-file": "AgentApp.token_file",
+        "metrics-bind": "AgentApp.metrics_bind",
         "config": "AgentApp.config_file",
     }
 
@@ -92,8 +98,21 @@ class AgentApp(Application):
         help="Longest time between two reports to the allocator, seconds. The allocator calls a node silent that misses "
         "several, so keep it well below that.",
     ).tag(config=True)
+    ignore_owners = Bool(
+        False,
+        help="Manage the GPUs although something else does: a device plugin with a MIG strategy, mig-manager in progress, the "
+        "DRA driver with DynamicMIG. Two owners of one GPU collide; set it only when you know that they mean different GPUs.",
+    ).tag(config=True)
+    metrics_bind = Unicode(
+        help="Where this agent serves /metrics (Prometheus) and /healthz, `host:port`: 127.0.0.1:9454, or :9454 for every address. Open "
+        "to all who reach it; nothing in them names a person. Default: nowhere."
+    ).tag(config=True)
     token_file = Unicode(
         help=f"File with the token that the allocator knows this node by. Default: the token is in ${TOKEN_VARIABLE}."
+    ).tag(config=True)
+    proc = Unicode(
+        "/proc",
+        help="Where the programs of the node are seen. In a container that is /proc too, with the PID namespace of the host.",
     ).tag(config=True)
     config_file = Unicode(help="A configuration file to load (Python or JSON, as for JupyterHub).").tag(config=True)
 
@@ -140,7 +159,8 @@ class AgentApp(Application):
         asyncio.run(self._serve(driver, token, layout))
 
     async def _serve(self, driver: Driver, token: str, layout: NamedLayout | None) -> None:
-        thread = DriverThread(driver)
+        thread, board = DriverThread(driver), Board()
+        server = self._serve_metrics(board)
         try:
             # The loop has its own pauses: it looks at the GPUs before it asks again.
             async with AllocatorClient(self.allocator_url, token, patience=ONCE) as client:
@@ -152,6 +172,8 @@ class AgentApp(Application):
                     simulated=self.driver == "fake",
                     report_interval_s=self.report_interval,
                     layout=layout,
+                    board=board,
+                    owners=self._owners,
                 )
                 conversation = asyncio.ensure_future(loop.run())
                 for number in (signal.SIGTERM, signal.SIGINT):
@@ -162,6 +184,8 @@ class AgentApp(Application):
                     conversation.result()
         finally:
             await thread.close()
+            if server is not None:
+                server.close()
         self.log.info("Agent of node %s ended", self.node)
 
     def _make_driver(self) -> Driver:
@@ -179,6 +203,24 @@ class AgentApp(Application):
         if self.static_layout:
             _cut_all(node, self.static_layout)
         return FakeDriver(node)
+
+    def _owners(self) -> list[str]:
+        if self.ignore_owners or self.driver == "fake":
+            return []
+        return owners(programs(Path(self.proc)), dynamic=self.mode == "dynamic")
+
+    def _serve_metrics(self, board: Board) -> MetricsServer | None:
+        if not self.metrics_bind:
+            return None
+        from mig_spawner.agent.metrics import MetricsServer
+
+        host, _, port = self.metrics_bind.rpartition(":")
+        try:
+            server = MetricsServer(host.strip("[]"), int(port), self.node, board)
+        except OSError as error:
+            self._refuse(InvalidRequest(f"Cannot listen on {self.metrics_bind}: {error.strerror}."))
+        self.log.info("Metrics on port %d", server.port)
+        return server
 
     def _layout(self) -> NamedLayout | None:
         if not self.layout_file:
@@ -198,6 +240,11 @@ class AgentApp(Application):
             raise InvalidRequest("--gpu and --state-file describe simulated GPUs: add --driver=fake.")
         if self.driver == "fake" and not self.gpus:
             raise InvalidRequest("Say which GPUs to simulate, for example --gpu a100-80gb:2.")
+        port = self.metrics_bind.rpartition(":")[2]
+        if self.metrics_bind and not (
+            ":" in self.metrics_bind and port.isascii() and port.isdecimal() and int(port) < 65536
+        ):
+            raise InvalidRequest(f"--metrics-bind is host:port, for example 127.0.0.1:9454, not {self.metrics_bind!r}.")
         if self.layout_file and self.mode != "static":
             raise InvalidRequest(
                 "--layout-file needs --mode=static: a dynamic agent is told by the allocator what to make."

@@ -14,15 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mig_spawner._version import __version__
+from mig_spawner.agent.board import Board, Sight
 from mig_spawner.agent.driver.base import Instance
 from mig_spawner.agent.inventory import Observer
 from mig_spawner.agent.layout import Keeper
 from mig_spawner.agent.plan import Create, Destroy, Step, SwitchMode, plan
 from mig_spawner.agent.thread import DriverThread
+from mig_spawner.agent.usage import Meter
 from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.errors import AllocatorError, DeviceNotFound, DriverError
 from mig_spawner.wire.client import AllocatorClient
@@ -61,6 +63,8 @@ class AgentLoop:
         simulated: the GPUs are a simulation.
         report_interval_s: the longest time between two reports.
         layout: how the GPUs are to be cut, if an admin declares it.
+        board: where to leave what was seen, for those who ask this agent.
+        owners: says why something else owns the GPUs of this node, a sentence each; asked before each look.
 
     `rounds` counts how often it has looked at the GPUs.
     """
@@ -75,6 +79,8 @@ class AgentLoop:
         simulated: bool,
         report_interval_s: float,
         layout: NamedLayout | None = None,
+        board: Board | None = None,
+        owners: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.node = node
         self.rounds = 0
@@ -82,6 +88,11 @@ class AgentLoop:
         self._client = client
         observer = Observer(driver.driver, dynamic=dynamic)
         self._observer = observer if layout is None else Keeper(driver.driver, observer, layout)
+        self._bare = observer
+        self._owners = owners
+        self._owned: tuple[str, ...] = ()
+        self._meter = Meter(driver.driver)
+        self._board = Board() if board is None else board
         self._simulated = simulated
         self._report_interval_s = report_interval_s
         self._away = BackOff(_MAX_AWAY_S)
@@ -110,9 +121,11 @@ class AgentLoop:
         want it. A GPU that was reset, for example, shows up in the report, and its leases end instead of being made again.
         """
         self.rounds += 1
-        gpus = await self._look()
-        step = self._next_step(gpus)
-        answer = await self._client.report(self.node, await self._report(gpus))
+        sight = await self._look()
+        gpus = sight.gpus
+        step = None if sight.problem else self._next_step(gpus)
+        answer = await self._client.report(self.node, await self._report(sight))
+        self._board.answered()
         self._away.reset()
         if self._learn(answer):
             return
@@ -121,14 +134,31 @@ class AgentLoop:
         else:
             await self._wait(answer)
 
-    async def _look(self) -> tuple[GPUDocument, ...]:
-        """Every GPU. Without a driver the allocator is told, so that people can read why nothing is offered here; then it raises."""
+    async def _look(self) -> Sight:
+        """Every GPU and what its devices use.
+
+        Without a driver the allocator is told, so that people can read why nothing is offered here; then it raises.
+        """
         try:
             await self._driver.open()
-            return await self._driver.call(self._observer.observe)
+            owned = await self._driver.call(self._ask_owners)
+            # Of a node with another owner all is told and nothing made, not even a layout that an admin declares.
+            gpus = await self._driver.call(self._bare.observe if owned else self._observer.observe)
+            sight = Sight(gpus, await self._driver.call(self._meter.read, gpus), owned)
         except DriverError as error:
-            await self._client.report(self.node, await self._report((), problem=str(error)))
+            self._board.saw(Sight(problem=str(error)[:2000], driver=False))
+            await self._client.report(self.node, await self._report(self._board.sight))
             raise
+        self._board.saw(sight)
+        return sight
+
+    def _ask_owners(self) -> str:
+        """Why nothing may be touched here now; empty if it may."""
+        owned = tuple(self._owners())
+        if owned != self._owned:
+            log.warning("Another owner of the GPUs: %s", " ".join(owned) or "none any more")
+            self._owned = owned
+        return " ".join(owned)[:2000]
 
     def _next_step(self, gpus: tuple[GPUDocument, ...]) -> Step | None:
         """The first step that was not tried since the last pause. Without one, what is desired has been applied as far as it
@@ -158,15 +188,16 @@ class AgentLoop:
             self._retry.reset()
         return news
 
-    async def _report(self, gpus: tuple[GPUDocument, ...], *, problem: str = "") -> NodeReport:
+    async def _report(self, sight: Sight) -> NodeReport:
         return NodeReport(
             agent_version=__version__,
             boot_id=await self._driver.call(self._driver.driver.boot_id),
             applied_generation=self._applied,
             simulated=self._simulated,
-            problem=problem[:2000],
-            gpus=gpus,
+            problem=sight.problem,
+            gpus=sight.gpus,
             failures=self._told,
+            usage=sight.usage,
         )
 
     async def _take(self, step: Step) -> None:

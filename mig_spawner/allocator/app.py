@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from traitlets import Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
+from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 from traitlets.config import Application
 
 from mig_spawner._version import __version__
@@ -155,6 +155,12 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         300, help="Seconds without a heartbeat after which a lease without pod and process is released."
     ).tag(config=True)
 
+    metrics_name_people = Bool(
+        False,
+        help="Whether the series `mig_lease_device_info` says the user and server of each lease. `metrics` is open to all who reach the "
+        "allocator; set it when only your Prometheus does.",
+    ).tag(config=True)
+
     queue_limit = Integer(1000, help="How many may wait at once; more are told to try later.").tag(config=True)
 
     config_file = Unicode("", help="A configuration file in Python to load, `c.AllocatorApp.bind_url = …`.").tag(
@@ -270,7 +276,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
         store = SQLStore(self.database_url, clock=self.clock)
         await self._run(store.open)
         self.desk = Desk(store, self._setting(watches_pods=watch.watches), self._count, menu.current)
-        self._metrics = Metrics()
+        self._metrics = Metrics(names_people=self.metrics_name_people)
         self._traffic = Traffic()
         self._silence = Silence()
         self.changes = Changes(store, self._run)

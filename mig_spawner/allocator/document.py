@@ -28,7 +28,7 @@ from mig_spawner.domain.request import MIB_PER_GIB
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.base import Answer, profile_text
 from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, PlacementDocument
-from mig_spawner.wire.node import GPUDocument, StepFailure
+from mig_spawner.wire.node import GPUDocument, StepFailure, UsageDocument
 
 _ENDED: Final = {
     EndReason.STOPPED: "It was given back.",
@@ -68,6 +68,7 @@ def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
         reason=lease.reason if isinstance(lease, (Releasing, Closed)) else None,
         detail=_detail(ledger, lease, position, queue_length),
         gpu_seconds=lease.gpu_seconds if isinstance(lease, Closed) else None,
+        peak_memory_mib=lease.peak_memory_mib,
     )
 
 
@@ -202,6 +203,7 @@ class NodeDocument(Answer):
         generation: of what it should look like; `applied_generation` the last one it has applied.
         remnants: instances of ended leases that it has still to destroy.
         problem: why nothing is granted on the whole node, as its agent says; empty if that is well.
+        usage: what its devices used when it last reported.
     """
 
     node: str
@@ -216,6 +218,7 @@ class NodeDocument(Answer):
     remnants: int
     gpus: tuple[GPUSummary, ...]
     failures: tuple[StepFailure, ...]
+    usage: tuple[UsageDocument, ...] = ()
 
 
 class NodeList(Answer):
@@ -246,6 +249,7 @@ def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:
         remnants=sum(remnant.node == node.name for remnant in ledger.remnants),
         gpus=tuple(_summary(gpu, states.get(gpu.gpu_uuid)) for gpu in (report.gpus if report else ())),
         failures=report.failures if report is not None else (),
+        usage=ledger.usage.get(node.name, ()),
     )
 
 

@@ -6,7 +6,7 @@ own moves, so that every rule of the same transaction sees the same facts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Ready, Releasing
 from mig_spawner.wire.menu import Menu
-from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
+from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument, UsageDocument
 
 L = TypeVar("L", bound=Lease)
 
@@ -42,6 +42,7 @@ class Ledger:
     _holding: dict[str, Holding] | None = None
     _nodes: dict[str, NodeRecord] | None = None
     _pods: list[Pod] | None = None
+    _usage: dict[str, tuple[UsageDocument, ...]] | None = None
     _remnants: list[Remnant] | None = None
     _fleet: list[GPUState] | None = None
     _blind: bool | None = None
@@ -62,6 +63,13 @@ class Ledger:
         if self._nodes is None:
             self._nodes = {node.name: node for node in self.tx.nodes()}
         return self._nodes
+
+    @property
+    def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
+        """What the devices of each node used when it last reported."""
+        if self._usage is None:
+            self._usage = self.tx.usage()
+        return self._usage
 
     @property
     def pods(self) -> list[Pod]:
@@ -111,6 +119,11 @@ class Ledger:
         self._remnants = self._fleet = None
         return after
 
+    def note_peak(self, lease: Holding, peak_memory_mib: int) -> None:
+        """Write the most memory that the device of a lease was seen to use."""
+        self.tx.put_peak(lease.lease_id, peak_memory_mib)
+        self.holding[lease.lease_id] = replace(lease, peak_memory_mib=peak_memory_mib)
+
     def restore(self, lease: Active, why: str) -> None:
         """Write a lease that this ledger did not know, and keep this view in step with it.
 
@@ -123,6 +136,7 @@ class Ledger:
 
     def forget(self) -> None:
         """Read nodes, pods and what follows from them again: this transaction has written them."""
+        self._usage = None
         self._nodes = self._pods = self._remnants = self._fleet = self._blind = None
 
     def exclude(self, gpu_uuid: str) -> None:

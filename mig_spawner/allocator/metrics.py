@@ -1,26 +1,36 @@
-"""What Prometheus sees. Names are noun_verb_unit; labels come from closed sets."""
+"""What Prometheus sees. Names are noun_verb_unit; labels come from closed sets, but for the owner series, one per held device."""
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Sequence
 from datetime import datetime
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from mig_spawner.allocator.document import age
+from mig_spawner.allocator.ledger import Ledger, instance_at
 from mig_spawner.allocator.service import Desk, Steps
 from mig_spawner.allocator.store.base import Transaction
-from mig_spawner.domain.lease import Closed, Granted, Queued, Releasing
+from mig_spawner.domain.lease import Active, Closed, Granted, Queued, Ready, Releasing
 from mig_spawner.wire.lease import LeaseState
+from mig_spawner.wire.node import Health
 from mig_spawner.wire.webhook import DeliveryState
 
 _OPEN = [state.value for state in LeaseState if state is not LeaseState.CLOSED]
 
 
 class Metrics:
-    """Counters grow as things happen; gauges are read from the store when somebody asks, so replicas agree."""
+    """Counters grow as things happen; gauges are read from the store when somebody asks, so replicas agree.
 
-    def __init__(self) -> None:
+    Args:
+        names_people: whether the owner series say whose a device is.
+    """
+
+    def __init__(self, *, names_people: bool = False) -> None:
+        self._names_people = names_people
+        self._reading = Lock()
         self.registry = CollectorRegistry()
         registry = self.registry
         self._grants = Counter("mig_lease_grants", "Leases granted a placement.", registry=registry)
@@ -58,6 +68,14 @@ class Metrics:
             "mig_pod_list_age_seconds", "Age of the newest list of pods; 0 without a pod watch.", registry=registry
         )
 
+        self._owners = Gauge(
+            "mig_lease_device_info",
+            "Which lease has a device. UUID and GPU_I_ID are those of NVIDIA's dcgm-exporter.",
+            ["lease", "node", "UUID", "GPU_I_ID", "GPU_I_PROFILE", "mig_uuid", "user", "server"],
+            registry=registry,
+        )
+        self._health = Gauge("mig_gpu_health_count", "GPUs by health.", ["health"], registry=registry)
+
     def count_steps(self, steps: Steps) -> None:
         """Count what a transaction has moved."""
         for before, after in steps:
@@ -78,8 +96,9 @@ class Metrics:
 
     def exposition(self, desk: Desk) -> bytes:
         """The text that Prometheus scrapes."""
-        with desk.reading() as ledger:
+        with self._reading, desk.reading() as ledger:
             self._read_leases(ledger.tx)
+            self._read_devices(ledger)
             releasing = [lease.releasing_at for lease in ledger.holding.values() if isinstance(lease, Releasing)]
             self._releasing.set(_oldest(releasing, ledger.tx))
             self._remnants.set(len(ledger.remnants))
@@ -90,7 +109,35 @@ class Metrics:
             for state in DeliveryState:
                 self._deliveries.labels(state.value).set(sum(n for (_, s), n in counts.items() if s is state))
             self._pods.set(age(ledger.tx.pods_listed_at(), ledger.now).total_seconds())
-        return generate_latest(self.registry)
+            return generate_latest(self.registry)
+
+    def _read_devices(self, ledger: Ledger) -> None:
+        heard = {n.name: n.report for n in ledger.nodes.values() if n.report is not None and not ledger.is_silent(n)}
+        counts = Counts(gpu.health for report in heard.values() for gpu in report.gpus)
+        for health in Health:
+            self._health.labels(health.value).set(counts[health])
+        self._owners.clear()
+        for lease in ledger.holding.values():
+            if not isinstance(lease, Granted) and lease.device_uuid is not None and lease.grant.node in heard:
+                self._owners.labels(*self._owner(ledger, lease)).set(1)
+
+    def _owner(self, ledger: Ledger, lease: Ready | Active | Releasing) -> tuple[str, ...]:
+        grant, number = lease.grant, ""
+        gpu = ledger.reported_gpu(grant.node, grant.placement.gpu_uuid)
+        if gpu is not None and grant.profile_id is not None:
+            instance = instance_at(gpu, grant.placement, grant.profile_id)
+            number = "" if instance is None else str(instance.gpu_instance_id)
+        cut = grant.profile is not None
+        people = (lease.holder.user_name or lease.holder.user_id, lease.holder.server_name)
+        return (
+            lease.lease_id,
+            grant.node,
+            grant.placement.gpu_uuid,
+            number,
+            str(grant.profile) if cut else "",
+            str(lease.device_uuid) if cut else "",
+            *(people if self._names_people else ("", "")),
+        )
 
     def _read_leases(self, tx: Transaction) -> None:
         counts = tx.counts()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.observation import end_after_boot, observe
+from mig_spawner.allocator.observation import end_after_boot, measure, observe
 from mig_spawner.allocator.paging import page
 from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.refusal import refusal
@@ -41,6 +41,7 @@ class NodeService:
             if before is not None and before.report is not None and before.report.boot_id != report.boot_id:
                 end_after_boot(ledger, name)
             observe(ledger, _known(ledger, name), report)
+            measure(ledger, _known(ledger, name), report.usage)
             take_up(ledger)
             settle(ledger)
             ledger.forget()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mig_spawner.allocator.ledger import Ledger, instance_at
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.lease import Active, EndReason, Granted, PodFate, Ready
-from mig_spawner.wire.node import GPUDocument, NodeReport
+from mig_spawner.wire.node import GPUDocument, NodeReport, UsageDocument
 
 
 def observe(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
@@ -28,6 +30,16 @@ def end_after_boot(ledger: Ledger, node: str) -> None:
         if lease.grant.node == node and isinstance(lease, (Ready, Active)):
             lost = transition.release(lease, EndReason.NODE_REBOOTED, PodFate.UNKNOWN, ledger.now)
             ledger.move(lease, lost, f"node {node} has booted")
+
+
+def measure(ledger: Ledger, node: NodeRecord, usage: Sequence[UsageDocument]) -> None:
+    """Keep the most memory that each device was seen to use with the lease that has it."""
+    used = {(u.gpu_uuid, u.device_uuid): u.memory_used_mib for u in usage if u.memory_used_mib is not None}
+    for lease in list(ledger.holding.values()):
+        if lease.grant.node == node.name and isinstance(lease, (Ready, Active)):
+            now = used.get((lease.grant.placement.gpu_uuid, lease.device_uuid))
+            if now is not None and now > (lease.peak_memory_mib or -1):
+                ledger.note_peak(lease, now)
 
 
 def _see_made(ledger: Ledger, lease: Granted, report: NodeReport) -> None:

@@ -14,6 +14,7 @@ from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.inventory import Observer
 from mig_spawner.agent.layout import Change, apply, not_in_force, planned, seats
 from mig_spawner.agent.layout_file import dump, load_layouts
+from mig_spawner.agent.owner import owners, programs
 from mig_spawner.cli.outcome import Verb, printable
 from mig_spawner.cli.show import table
 from mig_spawner.domain.layout import (
@@ -193,6 +194,7 @@ def apply_(
     wanted = _layout(file, name, node)
     with _opened(driver, state_file) as (opened, observer):
         found, impossible = planned(observer.observe(), wanted, replace=replace)
+        impossible += owners(programs(), dynamic=True) if driver == "nvml" else []
         refusals = [*impossible, *(f"GPU {c.gpu_uuid}: {c.refusal}" for c in found if c.refusal)]
         _say(found, refusals)
         if refusals:

@@ -111,6 +111,7 @@ class _Lease:
         duration_s: how long it may be kept once granted, seconds; None for no limit.
         groups: the holder's groups at the hub when they asked.
         choice: the id of the menu's entry that it was asked by; empty for none.
+        peak_memory_mib: the most memory its device was seen to use, MiB; None while that is not known.
     """
 
     lease_id: str
@@ -123,6 +124,7 @@ class _Lease:
     priority: int = 0
     groups: frozenset[str] = frozenset()
     choice: str = ""
+    peak_memory_mib: int | None = None
 
     @property
     def choices(self) -> tuple[Request, ...]:

@@ -258,6 +258,7 @@ class LeaseDocument(Answer):
         claim_until: its slice is ready and passes on to the next if it is not claimed by then.
         reason: why it ends or ended; only when Releasing or Closed.
         detail: a sentence for people: what it waits for now, or what to do.
+        peak_memory_mib: the most memory its device was seen to use, MiB; None while that is not known.
     """
 
     lease_id: str
@@ -279,6 +280,7 @@ class LeaseDocument(Answer):
     reason: EndReason | None = None
     detail: str = ""
     gpu_seconds: float | None = None
+    peak_memory_mib: int | None = None
 
     @property
     def open(self) -> bool:

@@ -14,6 +14,7 @@ from mig_spawner.wire.base import Answer, Count, Document, Label, Name, Text
 MAX_GRID = 64
 Slice = Annotated[int, Field(ge=0, lt=MAX_GRID)]
 Size = Annotated[int, Field(ge=1, le=MAX_GRID)]
+Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class Health(StrEnum):
@@ -141,6 +142,28 @@ class StepFailure(Document):
     reason: Text
 
 
+class UsageDocument(Document):
+    """What a MIG device, or an uncut GPU, uses now. A figure that is not measured is None, which is not 0.
+
+    Attributes:
+        device_uuid: the `mig_uuid`; of an uncut GPU its own UUID.
+        gpu_instance_id: as NVIDIA's dcgm-exporter names it (`GPU_I_ID`); None for an uncut GPU.
+        memory_peak_mib: the most that the agent has seen since the device came.
+        sm, tensor, dram: how busy it was since the last report, 0 to 1. GPUs before Hopper do not measure it.
+    """
+
+    gpu_uuid: Name
+    device_uuid: Name
+    gpu_instance_id: Count | None
+    processes: Count | None = None
+    memory_used_mib: Count | None = None
+    memory_total_mib: Count | None = None
+    memory_peak_mib: Count | None = None
+    sm: Part | None = None
+    tensor: Part | None = None
+    dram: Part | None = None
+
+
 class NodeReport(Document):
     """Everything an agent sees on its node, after it has applied `applied_generation`.
 
@@ -150,6 +173,7 @@ class NodeReport(Document):
         simulated: the GPUs are a simulation, and whoever shows them must say so.
         problem: why nothing may be granted on the whole node, a sentence; empty if it may. An agent that cannot see its GPUs (the
             driver is missing) lists none of them: those it had are out of sight then, and not gone.
+        usage: what the devices use. It changes with every report, the rest seldom.
     """
 
     agent_version: Name
@@ -159,6 +183,7 @@ class NodeReport(Document):
     problem: Text = ""
     gpus: Annotated[tuple[GPUDocument, ...], Field(max_length=64)] = ()
     failures: Annotated[tuple[StepFailure, ...], Field(max_length=256)] = ()
+    usage: Annotated[tuple[UsageDocument, ...], Field(max_length=1024)] = ()
 
     @model_validator(mode="after")
     def _each_gpu_once(self) -> Self:

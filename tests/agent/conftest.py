@@ -229,12 +229,15 @@ async def start_agent(allocator: TinyAllocator) -> AsyncIterator[StartAgent]:
         dynamic: bool = True,
         report_interval_s: float = 5.0,
         token: str = TOKEN,
+        **more: Any,
     ) -> Agent:
         node = node or SimulatedNode("node-a", models or ("a100-80gb",))
         thread = DriverThread(driver or FakeDriver(node))
         await thread.open()
         client = AllocatorClient(allocator.url, token, patience=ONCE)
-        loop = AgentLoop("node-a", thread, client, dynamic=dynamic, simulated=True, report_interval_s=report_interval_s)
+        loop = AgentLoop(
+            "node-a", thread, client, dynamic=dynamic, simulated=True, report_interval_s=report_interval_s, **more
+        )
         agent = Agent(node, thread, client, loop, asyncio.ensure_future(loop.run()))
         running.append(agent)
         return agent

@@ -178,7 +178,7 @@ async def test_a_signal_ends_it_at_once(
     began = time.monotonic()
     process.send_signal(number)
     _, error = await process.communicate()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8, "before the next report is due"
     assert process.returncode == 0
     assert b"Traceback" not in error
     assert b"agent-token-of-the-test" not in error

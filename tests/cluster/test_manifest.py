@@ -19,7 +19,7 @@ OBJECTS = [
     for file in manifest.FILES
     for found in manifest.read(file)
 ]
-WORKLOADS = [("Deployment", "mig-allocator"), ("DaemonSet", "mig-agent")]
+WORKLOADS = [("Deployment", "mig-allocator"), ("DaemonSet", "mig-agent"), ("DaemonSet", "mig-agent-reader")]
 
 
 async def create(corner: Corner, body: dict[str, Any], **options: Any) -> Any:
@@ -48,7 +48,7 @@ async def test_a_misspelt_field_would_be_seen(corner: Corner) -> None:
         await create(corner, body, dry_run="All")
 
 
-@pytest.mark.parametrize(("kind", "name"), WORKLOADS, ids=[kind for kind, _ in WORKLOADS])
+@pytest.mark.parametrize(("kind", "name"), WORKLOADS, ids=[name for _, name in WORKLOADS])
 async def test_the_pods_of_each_workload_are_accepted_with_their_account(corner: Corner, kind: str, name: str) -> None:
     workload, of_it = manifest.find(kind, name), manifest.find("ServiceAccount", name)
     await create(corner, of_it)

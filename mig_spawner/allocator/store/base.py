@@ -21,7 +21,7 @@ from mig_spawner.allocator.store.outbox import Outbox
 from mig_spawner.allocator.store.post import Post
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
-from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
 
 Holding = Granted | Ready | Active | Releasing
 """The leases that hold memory slices."""
@@ -205,6 +205,10 @@ class Transaction(Outbox, Post, ABC):
         """Write `seen_at` of an Active lease. A heartbeat is no change: it leaves no audit row."""
 
     @abstractmethod
+    def put_peak(self, lease_id: str, peak_memory_mib: int) -> None:
+        """Write the most memory that the device of a lease was seen to use. Like a heartbeat it leaves no audit row."""
+
+    @abstractmethod
     def requeued_at(self, lease_id: str) -> datetime | None:
         """When a lease last went back to the queue."""
 
@@ -229,6 +233,10 @@ class Transaction(Outbox, Post, ABC):
 
     @abstractmethod
     def node(self, name: str) -> NodeRecord | None: ...
+
+    @abstractmethod
+    def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
+        """What the devices of every node used when it last reported. The `report` of a node goes without it."""
 
     @abstractmethod
     def gpu_owners(self) -> dict[str, str]:

@@ -86,6 +86,7 @@ def to_row(lease: Lease) -> dict[str, Any]:
         "queued_at": lease.queued_at,
         "wait_until": lease.wait_until,
         "duration_s": lease.duration_s,
+        "peak_memory_mib": lease.peak_memory_mib,
         "avoid": json.dumps(sorted(lease.avoid) if isinstance(lease, (Queued, Granted)) else []),
         "groups": json.dumps(sorted(lease.groups)),
         "choice": lease.choice,
@@ -166,6 +167,7 @@ def from_row(row: RowMapping) -> Lease:
         "priority": row["priority"],
         "groups": frozenset(json.loads(row["groups"])),
         "choice": row["choice"],
+        "peak_memory_mib": row["peak_memory_mib"],
     }
     match row["state"]:
         case "queued":

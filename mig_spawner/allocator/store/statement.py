@@ -56,6 +56,9 @@ TOUCH: Final = (
     .where(t.lease.c.lease_id == bindparam("of_lease"), t.lease.c.state == "active")
     .values(seen_at=bindparam("seen"))
 )
+SET_PEAK: Final = (
+    update(t.lease).where(t.lease.c.lease_id == bindparam("of_lease")).values(peak_memory_mib=bindparam("new_peak"))
+)
 PROGRESS: Final = select(t.lease.c.lease_id, t.lease.c.state).where(t.lease.c.open).order_by(*_in_line)
 
 # Audit
@@ -85,13 +88,15 @@ DROP_REMNANT: Final = delete(t.remnant).where(
 
 # Nodes
 
-NODES: Final = select(t.node).order_by(t.node.c.name)
-NODE: Final = select(t.node).where(t.node.c.name == bindparam("name"))
+_node = [column for column in t.node.c if column is not t.node.c.usage]
+NODES: Final = select(*_node).order_by(t.node.c.name)
+USAGE: Final = select(t.node.c.name, t.node.c.usage).order_by(t.node.c.name)
+NODE: Final = select(*_node).where(t.node.c.name == bindparam("name"))
 ADD_NODE: Final = insert(t.node)
 SET_REPORT: Final = (
     update(t.node)
     .where(t.node.c.name == bindparam("of_node"))
-    .values(report=bindparam("new_report"), reported_at=bindparam("new_reported_at"))
+    .values(report=bindparam("new_report"), reported_at=bindparam("new_reported_at"), usage=bindparam("new_usage"))
 )
 SET_DESIRED: Final = (
     update(t.node)

@@ -97,6 +97,7 @@ lease = Table(
     Column("choice_number", Integer),
     Column("groups", Text, nullable=False, server_default="[]"),
     Column("choice", String(63), nullable=False, server_default=""),
+    Column("peak_memory_mib", Integer),
     CheckConstraint("open = (state <> 'closed')", name="open_until_closed"),
     CheckConstraint("(state IN ('queued', 'closed')) OR gpu_uuid IS NOT NULL", name="placed_when_granted"),
     sqlite_autoincrement=True,
@@ -140,6 +141,7 @@ node = Table(
     Column("desired", Text, nullable=False),
     Column("cordoned", Boolean, nullable=False),
     Column("generation", Integer, nullable=False, server_default="0"),
+    Column("usage", Text),
 )
 
 gpu = Table(

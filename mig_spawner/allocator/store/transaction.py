@@ -6,8 +6,9 @@ from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Row, Select
 from sqlalchemy.exc import IntegrityError
 
@@ -21,7 +22,7 @@ from mig_spawner.allocator.store.sql_post import SQLPost
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
-from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
 
 
 class SQLTransaction(SQLOutbox, SQLPost, Transaction):
@@ -162,6 +163,9 @@ class SQLTransaction(SQLOutbox, SQLPost, Transaction):
     def touch(self, lease: Active) -> None:
         self._connection.execute(s.TOUCH, {"of_lease": lease.lease_id, "seen": lease.seen_at})
 
+    def put_peak(self, lease_id: str, peak_memory_mib: int) -> None:
+        self._connection.execute(s.SET_PEAK, {"of_lease": lease_id, "new_peak": peak_memory_mib})
+
     def requeued_at(self, lease_id: str) -> datetime | None:
         at: datetime | None = self._connection.execute(s.REQUEUED_AT, {"lease_id": lease_id}).scalar_one_or_none()
         return at
@@ -199,12 +203,17 @@ class SQLTransaction(SQLOutbox, SQLPost, Transaction):
         row = self._connection.execute(s.NODE, {"name": name}).one_or_none()
         return None if row is None else _node(row)
 
+    def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
+        rows = self._connection.execute(s.USAGE)
+        return {r.name: () if r.usage is None else _usages.validate_json(r.usage) for r in rows}
+
     def gpu_owners(self) -> dict[str, str]:
         return {row.gpu_uuid: row.node for row in self._connection.execute(s.GPUS)}
 
     def put_report(self, name: str, report: NodeReport) -> None:
-        document = report.model_dump_json()
-        change = {"of_node": name, "new_report": document, "new_reported_at": self.now}
+        # Apart from the rest, which changes seldom: equal texts are parsed once.
+        document, usage = report.model_copy(update={"usage": ()}).model_dump_json(), _usages.dump_json(report.usage)
+        change = {"of_node": name, "new_report": document, "new_reported_at": self.now, "new_usage": usage.decode()}
         if self._connection.execute(s.SET_REPORT, change).rowcount == 0:
             desired = DesiredNode(generation=self.next_generation())
             self._connection.execute(
@@ -212,6 +221,7 @@ class SQLTransaction(SQLOutbox, SQLPost, Transaction):
                 {
                     "name": name,
                     "report": document,
+                    "usage": usage.decode(),
                     "reported_at": self.now,
                     "desired": desired.model_dump_json(),
                     "generation": desired.generation,
@@ -345,6 +355,9 @@ def _report(text: str) -> tuple[NodeReport, Mapping[str, GPU]]:
 @lru_cache(maxsize=1024)
 def _desired(text: str) -> DesiredNode:
     return DesiredNode.model_validate_json(text)
+
+
+_usages: Final = TypeAdapter(tuple[UsageDocument, ...])
 
 
 def _node(row: Row[Any]) -> NodeRecord:

@@ -46,17 +46,20 @@ class Windows:
             devices: the `mig_uuid` of every GPU instance that has a device.
         """
         found: dict[int, Activity] = {}
-        with suppress(pynvml.NVMLError):
-            if not devices or not pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
-                return found
-            for number, device_uuid in devices.items():
-                with suppress(pynvml.NVMLError):
-                    activity = self._read(gpu_uuid, gpu, number, device_uuid)
-                    if activity is not None:
-                        found[number] = activity
+        for number, device_uuid in devices.items():
+            with suppress(pynvml.NVMLError):
+                activity = self._read(gpu_uuid, gpu, number, device_uuid)
+                if activity is not None:
+                    found[number] = activity
         for key in [k for k in self._windows if k[0] == gpu_uuid and k[1] not in devices]:
             self._free(key)
         return found
+
+    def measures(self, gpu: Handle) -> bool:
+        """Whether this GPU has figures at all."""
+        with suppress(pynvml.NVMLError):
+            return bool(pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice)
+        return False
 
     def forget(self) -> None:
         """The session ends."""

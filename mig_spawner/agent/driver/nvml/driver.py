@@ -131,6 +131,8 @@ class NVMLDriver(Driver):
         return self._events.take(self._handles)
 
     def activity(self, gpu_uuid: str) -> Mapping[int, Activity]:
+        if not self._windows.measures(self._handle(gpu_uuid)):
+            return {}
         devices = {i.gpu_instance_id: i.mig_uuid for i in self.list_instances(gpu_uuid) if i.mig_uuid is not None}
         return self._windows.read(gpu_uuid, self._handle(gpu_uuid), devices)
 
