@@ -8,10 +8,10 @@ from typing import Final
 
 from mig_spawner.domain.fleet import Device, GPUState
 from mig_spawner.domain.gpu import GPU, Layout, Placement, Profile
+from mig_spawner.domain.layout.arrangement import arrange
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.testing.gpu import find_model
-from mig_spawner.testing.gpu.arrangement import arrange
 
 MAX_GPUS: Final = 20_000
 DYNAMIC: Final = "dynamic"
