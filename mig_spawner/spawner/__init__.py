@@ -7,5 +7,6 @@ setup(c, allocator_url="http://mig-allocator:8080/services/mig", allocator_token
 from mig_spawner.spawner.setup import setup
 from mig_spawner.spawner.spawner import MIGSpawner
 from mig_spawner.spawner.templates import template_path
+from mig_spawner.spawner.waiting.handler import handlers
 
-__all__ = ["MIGSpawner", "setup", "template_path"]
+__all__ = ["MIGSpawner", "handlers", "setup", "template_path"]

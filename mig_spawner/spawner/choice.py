@@ -34,6 +34,7 @@ class ChoiceOfSlice:
     log: Any
     _log_name: str
     _suggested: str | None
+    _offered: tuple[MenuEntry, ...]
     _availability: Callable[[], Awaitable[Availability | None]]
     _seen_menu: Callable[[], Awaitable[SeenMenu | None]]
     _user_menu: Callable[[SeenMenu | None, Availability | None], UserMenu]
@@ -99,6 +100,7 @@ class ChoiceOfSlice:
                     reason=Reason.ALLOCATOR_DOWN,
                 ) from error
             raise invalid(str(error)) from error
+        self._offered = tuple(e for e in offered.usual if tag.admits(e, offered.menu))
         refusal = offered.refusals.get(entry.id)
         if refusal:
             contact = f" Ask {offered.menu.contact}." if offered.menu.contact else ""

@@ -114,7 +114,7 @@ def _beside(number: int, item: Bound, menu: Menu, availability: Availability | N
         entry = entry_of(item.word, menu)
     except InvalidRequest as error:
         return ChoiceView(f"profile-{number}", item.name, "", checked=False, enabled=False, gpu=True, reason=str(error))
-    view = _choice(entry, availability)
+    view = choice_view(entry, availability)
     return replace(view, id=f"profile-{number}", name=item.name, description=entry.display_name)
 
 
@@ -138,11 +138,11 @@ def _first(preferred: list[ChoiceView], views: list[ChoiceView]) -> str | None:
 
 def _offered(entry: MenuEntry, availability: Availability | None, currency: str, refusal: str) -> ChoiceView:
     """The choice, or why it is not for this user; then counts mean nothing to them."""
-    view = replace(_choice(entry, availability), price=price_text(entry, currency))
+    view = replace(choice_view(entry, availability), price=price_text(entry, currency))
     return replace(view, enabled=False, reason=refusal, offer="", free=None, total=None) if refusal else view
 
 
-def _choice(entry: MenuEntry, availability: Availability | None) -> ChoiceView:
+def choice_view(entry: MenuEntry, availability: Availability | None) -> ChoiceView:
     view = ChoiceView(entry.id, entry.display_name, entry.description, checked=False, enabled=True, gpu=not entry.none)
     if entry.none:
         return view

@@ -9,17 +9,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from mig_spawner.domain.lease import EndReason, Holder
+from mig_spawner.domain.lease import EndReason, Holder, PodFate
 from mig_spawner.domain.request import Request
 from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
 from mig_spawner.spawner.background import in_background
-from mig_spawner.spawner.error import Reason, SpawnRefused, refusing
+from mig_spawner.spawner.error import invalid, refusing
 from mig_spawner.spawner.progress import Progress, say_lease
+from mig_spawner.spawner.refusal import refuse, refuse_ended, refuse_late, refuse_unavailable
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseRelease, LeaseRequest, LeaseState
+from mig_spawner.wire.menu import MenuEntry
 from mig_spawner.wire.problem import ProblemCode
 
 LONG_POLL_S: Final = 15.0
@@ -73,6 +75,16 @@ class Debt:
             raise AllocatorUnavailable(str(error)) from error
 
 
+@dataclass(frozen=True)
+class _About:
+    """What goes with a request."""
+
+    duration_s: float | None
+    choice: str
+    groups: tuple[str, ...]
+    avoid_nodes: tuple[str, ...]
+
+
 class LeaseKeeper:
     """The lease of one server.
 
@@ -99,6 +111,7 @@ class LeaseKeeper:
         self._renewed_at = float("-inf")
         self._renewing: asyncio.Task[None] | None = None
         self._warned = False
+        self._instead: MenuEntry | None = None
         self.lease: LeaseDocument | None = None
         self.lease_id: str | None = None
         self.lost: LeaseDocument | None = None
@@ -127,29 +140,38 @@ class LeaseKeeper:
         avoid_nodes: tuple[str, ...] = (),
         choice: str = "",
         groups: tuple[str, ...] = (),
-    ) -> LeaseDocument:
-        """Ask and wait until the device is there.
+        may_wait: Callable[[], None] = lambda: None,
+    ) -> LeaseDocument | None:
+        """Ask and wait until the device is there; None if whoever waits wants to go on without one, see `change`.
 
         Args:
             budget_s: how long to wait in line; being cut comes on top.
             avoid_nodes: where it must not be.
             choice: the id of the menu's entry, by which the allocator decides.
             groups: of the holder, at the hub.
+            may_wait: called when it comes to waiting; refuses if too many wait.
 
         Raises:
             SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
         """
-        with refusing():
-            body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=duration_s)
-        body = body.model_copy(update={"avoid_nodes": avoid_nodes, "choice": choice, "groups": groups})
+        about = _About(duration_s, choice, groups, avoid_nodes)
+        body = self._body(request, budget_s, about)
         wait = _Wait(budget_s)
         conflicted = False
+        self._instead = None
         while True:
+            if (instead := self._changed()) is not None:
+                self.lease = self.lease_id = None
+                if instead.request is None:
+                    return None
+                about = replace(about, duration_s=instead.duration, choice=instead.id)
+                body = self._body(instead.request, max(wait.left - GRACE_S, 0), about)
+                wait.first = True
             try:
                 lease = await self._ask(body, wait)
             except AllocatorUnavailable as error:
                 if not wait.may_go_on:
-                    _refuse_unavailable(error)
+                    refuse_unavailable(error)
                 progress.say("The GPU allocator does not answer, still waiting.", 5)
                 await wait.pause()
                 continue
@@ -159,12 +181,14 @@ class LeaseKeeper:
                     self.lease = self.lease_id = None  # the ledger lost it: ask as if for the first time
                     continue
                 if error.code != ProblemCode.CONFLICT or not wait.may_go_on:
-                    _refuse(error)
+                    refuse(error)
                 progress.say("The slice of your last server is still being given back.", 5)
                 if not conflicted:
                     conflicted = True
                     await self._end_former()
                 await wait.pause()
+                continue
+            if self._changing:
                 continue
             self.lease, self.lease_id = lease, lease.lease_id
             wait.heard(lease)
@@ -178,11 +202,51 @@ class LeaseKeeper:
                     progress.say("The slice of your last server is still being given back.", 5)
                     await wait.pause()
                     continue
-                _refuse_ended(lease, budget_s)
+                refuse_ended(lease, budget_s)
+            if wait.first and lease.state is LeaseState.QUEUED:
+                may_wait()
             say_lease(progress, lease)
             wait.first = False
             if not wait.may_go_on:
-                _refuse_late(lease, budget_s)
+                refuse_late(lease, budget_s)
+
+    def _body(self, request: Request, budget_s: float, about: _About) -> LeaseRequest:
+        with refusing():
+            body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=about.duration_s)
+        return body.model_copy(
+            update={"avoid_nodes": about.avoid_nodes, "choice": about.choice, "groups": about.groups}
+        )
+
+    @property
+    def waits(self) -> bool:
+        """It stands in line."""
+        return self.lease is not None and self.lease.state is LeaseState.QUEUED and not self._changing
+
+    @property
+    def _changing(self) -> bool:
+        return self._instead is not None
+
+    def _changed(self) -> MenuEntry | None:
+        instead, self._instead = self._instead, None
+        return instead
+
+    async def change(self, entry: MenuEntry) -> None:
+        """Leave the line, and ask for something else, or go on without a GPU: `acquire` does it.
+
+        Raises:
+            SpawnRefused: it stands in line no more, or the allocator does not hear it.
+        """
+        lease = self.lease
+        if lease is None or not self.waits:
+            raise invalid("This server waits in line no more, so nothing can be changed.")
+        self._instead = entry
+        try:
+            await self._client().release(lease.lease_id, LeaseRelease(reason=EndReason.CANCELLED, pod=PodFate.NONE))
+        except AllocatorUnavailable as error:
+            self._instead = None
+            refuse_unavailable(error)
+        except AllocatorRefused as error:
+            self._log.info("The lease %s had ended already when it was to be changed: %s", lease.lease_id, error)
 
     def debt(self) -> Debt:
         """What has to be given back, to be settled even after this keeper has forgotten it."""
@@ -301,54 +365,3 @@ def _looked_at(task: asyncio.Task[LeaseDocument]) -> None:
     """Keep asyncio from complaining about an answer that came after a cancellation."""
     if not task.cancelled():
         task.exception()
-
-
-def _refuse(error: AllocatorRefused) -> NoReturn:
-    match error.code:
-        case ProblemCode.IMPOSSIBLE:
-            raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=422) from error
-        case ProblemCode.NOT_OFFERED | ProblemCode.NOT_ON_MENU:
-            raise SpawnRefused(str(error), reason=Reason.INVALID, status_code=error.status) from error
-        case ProblemCode.QUEUE_FULL:
-            raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=429) from error
-        case ProblemCode.CONFLICT:
-            raise SpawnRefused(
-                "The slice of your last server is still being given back. Try again in a minute.",
-                reason=Reason.CAPACITY,
-            ) from error
-        case ProblemCode.UNAUTHENTICATED | ProblemCode.FORBIDDEN:
-            raise SpawnRefused(
-                "The GPU allocator does not know this hub. Please tell its admin that the allocator token is wrong.",
-                reason=Reason.ALLOCATOR_DOWN,
-            ) from error
-        case _:
-            raise SpawnRefused(str(error), reason=Reason.INVALID) from error
-
-
-def _refuse_unavailable(error: AllocatorUnavailable) -> NoReturn:
-    raise SpawnRefused(
-        "The GPU allocator does not answer, so no slice can be had now. Try again in a minute, or start without a GPU.",
-        reason=Reason.ALLOCATOR_DOWN,
-    ) from error
-
-
-def _refuse_ended(lease: LeaseDocument, budget_s: float) -> NoReturn:
-    if lease.reason is EndReason.WAIT_OVER:
-        _refuse_late(lease, budget_s)
-    detail = f" {lease.detail}" if lease.detail else ""
-    raise SpawnRefused(
-        f"The lease of {lease.asked} ended before the server ran ({lease.reason or 'no reason given'}).{detail}",
-        reason=Reason.CAPACITY,
-    )
-
-
-def _refuse_late(lease: LeaseDocument, budget_s: float) -> NoReturn:
-    if lease.state is LeaseState.GRANTED:
-        raise SpawnRefused(
-            f"The slice {lease.asked} was not made in time. Try again, or tell an admin of this hub.",
-            reason=Reason.CAPACITY,
-        )
-    raise SpawnRefused(
-        f"Nothing became free for {lease.asked} within {budget_s:.0f} seconds. Try again later, or choose another size.",
-        reason=Reason.QUEUE_TIMEOUT,
-    )

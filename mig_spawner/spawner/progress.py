@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import html
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 
+from mig_spawner.spawner.waiting.line import place
+from mig_spawner.spawner.waiting.stage import Stage, mark
 from mig_spawner.wire.lease import LeaseDocument, LeaseState, PlacementDocument
 
 Event = dict[str, object]
@@ -19,11 +22,16 @@ class Progress:
         self._changed = asyncio.Event()
         self.closed = False
 
-    def say(self, message: str, percent: int) -> None:
-        """Add a sentence; the same one twice in a row is said once. HTML in it is shown, not obeyed."""
+    def say(self, message: str, percent: int, stage: Stage | None = None) -> None:
+        """Add a sentence; the same one twice in a row is said once. HTML in it is shown, not obeyed.
+
+        Args:
+            stage: what goes on from now; None for whatever goes on anyway.
+        """
         if self.closed or (self._events and self._events[-1]["message"] == message):
             return
-        self._events.append({"progress": percent, "message": message, "html_message": html.escape(message)})
+        event: Event = {"progress": percent, "message": message, "html_message": html.escape(message)}
+        self._events.append(event if stage is None else event | mark(stage))
         self._wake()
 
     def close(self) -> None:
@@ -34,6 +42,11 @@ class Progress:
     @property
     def messages(self) -> list[str]:
         return [str(e["message"]) for e in self._events]
+
+    @property
+    def told(self) -> tuple[Event, ...]:
+        """All events so far."""
+        return tuple(self._events)
 
     async def events(self, over: Callable[[], bool]) -> AsyncIterator[Event]:
         """All events from the first on, until closed or `over()`, which is asked once a second."""
@@ -60,23 +73,16 @@ def say_lease(progress: Progress, lease: LeaseDocument) -> None:
     """Tell where a lease stands."""
     match lease.state:
         case LeaseState.QUEUED:
-            progress.say(_waiting(lease), 5)
+            progress.say(place(lease, datetime.now(UTC)), 5, Stage.WAITING)
         case LeaseState.GRANTED if lease.placement is not None:
-            progress.say(_held(lease.placement), 10)
-            progress.say("Cutting the slice…", 15)
+            progress.say(_held(lease.placement), 10, Stage.HELD)
+            progress.say("Cutting the slice…", 15, Stage.HELD)
         case LeaseState.READY | LeaseState.ACTIVE if lease.placement is not None:
             if _held(lease.placement) not in progress.messages:
-                progress.say(_held(lease.placement), 10)
-            progress.say("The slice is ready, the pod is starting.", 20)
+                progress.say(_held(lease.placement), 10, Stage.HELD)
+            progress.say("The slice is ready, the pod is starting.", 20, Stage.NODE)
         case _:
             pass
-
-
-def _waiting(lease: LeaseDocument) -> str:
-    if lease.position is None:
-        return f"Waiting for {lease.asked}."
-    of = "" if lease.queue_length is None else f" of {lease.queue_length}"
-    return f"Waiting for {lease.asked}: position {lease.position}{of}."
 
 
 def _held(placement: PlacementDocument) -> str:

@@ -10,6 +10,7 @@ import jupyterhub
 
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner.templates import template_path
+from mig_spawner.spawner.waiting.handler import handlers
 from mig_spawner.wire.menu import Menu
 
 CUSTOM_SCOPES: dict[str, dict[str, Any]] = {
@@ -65,6 +66,7 @@ def setup(
     c.MIGSpawner.allocator_token = allocator_token
     c.MIGSpawner.allocator_public_url = f"/services/{name}"
     c.JupyterHub.template_paths.insert(0, template_path())
+    c.JupyterHub.extra_handlers.extend(handlers())
     c.JupyterHub.services.append(
         {
             "name": name,

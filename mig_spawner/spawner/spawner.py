@@ -19,7 +19,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from jupyterhub.utils import maybe_future
 from kubernetes_asyncio.client import ApiException, V1Pod
@@ -42,12 +42,18 @@ from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
 from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
 from mig_spawner.spawner.trait import MIGTraits
+from mig_spawner.spawner.waiting.guest import Guest
+from mig_spawner.spawner.waiting.stage import Stage
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument
 from mig_spawner.wire.menu import MenuEntry
 
+SLOW_CANCEL_S: Final = 3.0
+"""So long a hub may take to stop a server whose start it cancelled, seconds; and again while it says that it is at it."""
+SLOW_CANCELS: Final = 40
 
-class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
+
+class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
     """Start notebook servers on Kubernetes, each with a slice of a GPU that a mig-spawner allocator leases.
 
     Everything that configures KubeSpawner configures this class as well.
@@ -67,6 +73,7 @@ class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpaw
         self._started_here = False
         self._lease_known = False
         self._device_learned = False
+        self._given_back = True
         self._suggested: str | None = None
 
     def _client(self) -> AllocatorClient:
@@ -91,7 +98,7 @@ class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpaw
         self._creation = Creation.NONE
         if self._progress.closed:
             self._progress = Progress()
-        self._started_here, self._lease_known, self._device_learned = True, False, False
+        self._started_here, self._lease_known, self._device_learned, self._given_back = True, False, False, False
         self._moves = Moves(self.unschedulable_timeout)
         base = self.start_timeout
         future: asyncio.Future[str] = super().start()
@@ -106,20 +113,39 @@ class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpaw
         try:
             with uncounted(None if self.handler is None else self.handler.settings):
                 return await self._start_somewhere()
+        except asyncio.CancelledError:
+            _ = in_background(self._see_it_stopped(), f"mig-cancelled-{self.pod_name}")
+            raise
         finally:
             beat.cancel()
             self._progress.close()
             self._moves.progress.close()
 
+    async def _see_it_stopped(self) -> None:
+        """A hub that is too busy to see a start end within a second of its cancellation answers 500, and shows the server as ready for
+        ever: it never stops what it cancelled (JupyterHub 5 and 6). So see that it does.
+        """
+        for _ in range(SLOW_CANCELS):
+            await asyncio.sleep(SLOW_CANCEL_S)
+            if not (self._spawn_pending or self._stop_pending):
+                break
+        if not self._given_back and self.user.spawners.get(self.name) is self:
+            self.log.warning(
+                "The cancelled server %s was never stopped by its hub, so it is stopped now.", self._log_name
+            )
+            await self.user.stop(self.name)
+
     async def _start_somewhere(self) -> str:
         while True:
             try:
                 url: str = await self._moves.watch(super()._start(), self._unplaced)
+                self._moves.progress.say("The server is about to answer.", 90, Stage.OPEN)
                 return url
             except NoRoom as room:
                 await self._move(room)
 
     def _unplaced(self) -> str | None:
+        self._tell_stage()
         return None if self._granted is None else unplaced(self._pod_seen())
 
     async def _move(self, room: NoRoom) -> None:
@@ -147,14 +173,13 @@ class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpaw
         if self._moves.left:
             self._last_event = self._moves.marker
         self._moves.marker = self._last_event
-        entry = self._entry
-        if entry is not None and entry.request is not None:
+        if self._entry is not None and self._entry.request is not None:
             await self._see_that_a_lease_can_be_used()
-        lease = await self._ensure_lease(entry)
+        lease = await self._ensure_lease()
         pod = await super().get_pod_manifest()
         self._injector().report_settings(self.extra_container_config)
         with refusing():
-            return edit_pod(pod, lease, entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
+            return edit_pod(pod, lease, self._entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
 
     async def _see_that_a_lease_can_be_used(self) -> None:
         """Before anybody waits for one: nothing of the profile is against it, and this hub has the rights to use it."""
@@ -167,32 +192,35 @@ class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpaw
         times = (self.k8s_api_request_timeout, self.k8s_api_request_retry_timeout)
         return Injector(self.mig_injection, self.api.api_client, self.namespace, self._slot(), self.log, *times)
 
-    async def _ensure_lease(self, entry: MenuEntry | None) -> LeaseDocument | None:
+    async def _ensure_lease(self) -> LeaseDocument | None:
+        entry = self._entry
         if self._granted is None and entry is not None and entry.request is not None:
             self._granted = await self._acquire(entry, entry.request)
         self._lease_known = True
         self._progress.close()
         return self._granted
 
-    async def _acquire(self, entry: MenuEntry, request: Request) -> LeaseDocument:
+    async def _acquire(self, entry: MenuEntry, request: Request) -> LeaseDocument | None:
         moves, began = self._moves, time.monotonic()
         progress = moves.progress if moves.left else self._progress
-        budget_s = moves.budget_s(self.queue_timeout)
+        watch = in_background(self._watch_free(), f"mig-free-{self.pod_name}")
         try:
             return await self._keeper.acquire(
                 request,
                 progress,
-                budget_s=budget_s,
+                budget_s=moves.budget_s(self.queue_timeout),
                 duration_s=entry.duration,
                 avoid_nodes=moves.left,
                 choice=entry.id,
                 groups=groups_of(self.user),
+                may_wait=self._stand_in_line,
             )
         except SpawnRefused as error:
             if not moves.left:
                 raise
             raise moves.refusal(str(error.message)) from error
         finally:
+            watch.cancel()
             moves.waited(time.monotonic() - began)
 
     def get_env(self) -> dict[str, Any]:
@@ -285,6 +313,7 @@ class MIGSpawner(ChoiceOfSlice, FormOfMenu, MIGTraits, InjectionTraits, KubeSpaw
         try:
             await maybe_future(super().run_post_stop_hook())
         finally:
+            self._given_back = True
             await self._give_back()
 
     async def _give_back(self) -> None:

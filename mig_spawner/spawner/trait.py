@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any
 
-from traitlets import Bool, Dict, Enum, Float, HasTraits, List, TraitError, Unicode, Union, default, validate
+from traitlets import Bool, Dict, Enum, Float, HasTraits, Int, List, TraitError, Unicode, Union, default, validate
 
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.client import DEFAULT_TIMEOUT_S
@@ -124,7 +124,19 @@ class MIGTraits(HasTraits):
         How long a server may wait in line for a slice, seconds; 0 for now or never.
 
         It comes on top of `start_timeout`, which begins when the slice is held. Whoever waits counts in the hub's
-        `concurrent_spawn_limit`, so do not make it long on a hub with a low limit.
+        `concurrent_spawn_limit`; see `waiting_limit`.
+        """,
+    )
+
+    waiting_limit = Int(
+        -1,
+        min=-1,
+        config=True,
+        help="""
+        At most so many servers of this hub stand in line at once; who comes later is refused with a sentence. 0 for no limit.
+
+        JupyterHub counts whoever waits in its `concurrent_spawn_limit`, and turns everybody away, also people without a GPU, once
+        that is reached. Default, -1: half of `concurrent_spawn_limit`, so that the other half stays free.
         """,
     )
 

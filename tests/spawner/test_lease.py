@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -47,8 +47,10 @@ async def progress() -> Progress:
     return Progress()
 
 
-def acquire(keeper: LeaseKeeper, progress: Progress, budget_s: float = 30) -> Awaitable[LeaseDocument]:
-    return keeper.acquire(REQUEST, progress, budget_s=budget_s, duration_s=None)
+async def acquire(keeper: LeaseKeeper, progress: Progress, budget_s: float = 30) -> LeaseDocument:
+    lease = await keeper.acquire(REQUEST, progress, budget_s=budget_s, duration_s=None)
+    assert lease is not None, "nobody asked to go on without one"
+    return lease
 
 
 async def until(condition: Callable[[], Any]) -> None:

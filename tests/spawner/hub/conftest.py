@@ -32,6 +32,7 @@ from tests.kube.referee import Referee
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 DEADLINE_S = 60.0
+GPUS = int(os.environ.get("MIG_SOAK_GPUS", "1"))
 
 
 class Cluster:
@@ -130,7 +131,12 @@ class World:
             "agent",
             [
                 *("mig_spawner.cli", "agent", "--node=gpu-a", f"--allocator-url={self.allocator_url}"),
-                *("--driver=fake", "--gpu=a100-80gb:1", "--report-interval=1", f"--state-file={folder}/gpus.json"),
+                *(
+                    "--driver=fake",
+                    f"--gpu=a100-80gb:{GPUS}",
+                    "--report-interval=1",
+                    f"--state-file={folder}/gpus.json",
+                ),
             ],
             {"MIG_AGENT_TOKEN": self._tokens["agent"]},
             folder,
@@ -370,7 +376,7 @@ class Desk:
         await self.until(person.stopped)
 
     async def all_free(self) -> bool:
-        return not (await self.allocator.leases()).leases and await self.free() == 7
+        return not (await self.allocator.leases()).leases and await self.free() == 7 * GPUS
 
     async def until(self, question: Callable[[], Awaitable[T]], what: str = "", timeout_s: float = DEADLINE_S) -> T:
         """Ask until the answer is true, and give it."""

@@ -59,6 +59,19 @@ async def test_cancelled_while_the_allocator_hangs_it_is_over_at_once_and_leaves
     await desk.clean(ada)
 
 
+async def test_cancelled_by_a_hub_that_is_too_busy_to_notice_it_is_stopped_all_the_same(desk: Desk) -> None:
+    ada, bob = await desk.person("lagging"), await desk.person("bob")
+    await bob.start({"mig": "all"})
+    await desk.until(bob.ready)
+    await ada.start({"mig": "all"})
+    await ada.waiting()
+    assert (await ada.stop()).status_code == 500, "this is what the hub makes of it"
+    await desk.until(ada.stopped)
+    assert [x.holder.user_name for x in (await desk.allocator.leases()).leases] == [bob.name]
+    await bob.stop()
+    await desk.clean(ada)
+
+
 async def test_a_process_that_ends_gives_its_slice_back(desk: Desk) -> None:
     ada = await desk.person()
     await ada.start({"mig": "small"})
