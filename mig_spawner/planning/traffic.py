@@ -17,6 +17,7 @@ from mig_spawner.domain.policy.priced.packing import capacity, packings
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import SliceRequest
 from mig_spawner.errors import InvalidRequest
+from mig_spawner.planning.call import Lesson, Stream
 from mig_spawner.planning.trace import Arrival
 
 HOUR: Final = 3600.0
@@ -123,6 +124,35 @@ class Filling:
                 return
             yield Arrival(float(number), inf, SliceRequest(name))
             number += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """People who come one by one, and classes that come all at once, week after week.
+
+    Attributes:
+        hours: how long; it begins on a Monday at midnight.
+    """
+
+    streams: Sequence[Stream]
+    lessons: Sequence[Lesson]
+    hours: float
+
+    def arrivals(self, seed: int) -> list[Arrival]:
+        """In order of time."""
+        dice, found = random.Random(f"calls {seed}"), []
+        middle = -SIGMA * SIGMA / 2
+        for stream in self.streams:
+            now, request = 0.0, SliceRequest(stream.profile)
+            while stream.per_hour and (now := now + dice.expovariate(stream.per_hour)) < self.hours:
+                found.append(Arrival(now * HOUR, dice.lognormvariate(middle, SIGMA) * stream.hours * HOUR, request))
+        for lesson in self.lessons:
+            at = (lesson.day * 24 + lesson.begin / 60) * HOUR
+            while at < self.hours * HOUR:
+                one = Arrival(at, (lesson.end - lesson.begin) * 60.0, SliceRequest(lesson.profile))
+                found += [one] * lesson.people
+                at += 7 * 24 * HOUR
+        return sorted(found, key=lambda arrival: arrival.at)
 
 
 class _Draw:

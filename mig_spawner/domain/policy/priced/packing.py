@@ -37,17 +37,33 @@ def capacity(packings: Sequence[tuple[int, ...]], shares: Sequence[float]) -> fl
     """How many requests of this mix one GPU holds at once, on average over many GPUs, each cut as is best for all.
 
     The greatest L for which some average of the packings has at least L x share of each shape. By duality 1 / L is the greatest
-    worth of a request, sum of share x price, under prices at which no packing is worth more than 1; solved by the simplex
-    method, which starts at prices of zero.
+    worth of a request, sum of share x price (see `prices`).
     """
+    return 1.0 / prices(packings, shares)[0]
+
+
+def prices(packings: Sequence[tuple[int, ...]], amounts: Sequence[float]) -> tuple[float, tuple[float, ...]]:
+    """What these amounts are worth at best, and at which prices, if no packing may be worth more than 1: the GPUs they take at least.
+
+    By the simplex method, which starts at prices of zero.
+    """
+    width = len(amounts)
     rows = [[float(count) for count in counts] + [1.0] for counts in packings]
-    goal = [-share for share in shares] + [0.0]
-    while (column := next((c for c, value in enumerate(goal[:-1]) if value < -_SMALL), None)) is not None:
-        # Bland's rule, so that it ends: the first column that helps, the first row that limits it.
-        limits = [(row[-1] / row[column], number) for number, row in enumerate(rows) if row[column] > _SMALL]
-        _, pivot = min(limits)
+    goal = [-float(amount) for amount in amounts] + [0.0]
+    # Prices are numbered from 0 on, behind them the slacks of the packings: those at zero, and those that the rows say.
+    zero, basis = list(range(width)), list(range(width, width + len(rows)))
+    while helpful := [(zero[column], column) for column in range(width) if goal[column] < -_SMALL]:
+        # Bland's rule, so that it ends: of those that help, and of those that limit it, the one with the lowest number.
+        _, column = min(helpful)
+        limits = [(r[-1] / r[column], basis[n], n) for n, r in enumerate(rows) if r[column] > _SMALL]
+        _, _, pivot = min(limits)
         _exchange(rows, goal, pivot, column)
-    return 1.0 / goal[-1]
+        zero[column], basis[pivot] = basis[pivot], zero[column]
+    found = [0.0] * width
+    for name, row in zip(basis, rows, strict=True):
+        if name < width:
+            found[name] = row[-1]
+    return goal[-1], tuple(found)
 
 
 def _exchange(rows: list[list[float]], goal: list[float], pivot: int, column: int) -> None:
