@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from traitlets import Bool, Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
+from traitlets import Bool, Dict, Float, Integer, List, TraitError, Unicode, default, validate
 from traitlets.config import Application
 
 from mig_spawner._version import __version__
@@ -24,6 +24,8 @@ from mig_spawner.allocator import loops
 from mig_spawner.allocator.auth import Auth, Tickets
 from mig_spawner.allocator.changes import Changes
 from mig_spawner.allocator.event.trait import EventTraits
+from mig_spawner.allocator.foresight.loop import foresight_tasks
+from mig_spawner.allocator.foresight.trait import PolicyTraits
 from mig_spawner.allocator.handlers import application
 from mig_spawner.allocator.handlers.context import Context, Traffic
 from mig_spawner.allocator.menu.trait import MenuTraits
@@ -42,7 +44,6 @@ from mig_spawner.allocator.telling import Telling
 from mig_spawner.allocator.template import environment
 from mig_spawner.allocator.timer import take_turn, tick
 from mig_spawner.allocator.visitor import hub_oauth
-from mig_spawner.domain.policy import DEFAULT_POLICY, POLICIES
 from mig_spawner.errors import InvalidRequest, StoreError
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ MIN_TOKEN: Final = 8
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(MenuTraits, EventTraits, Application):
+class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -123,12 +124,6 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
     ).tag(config=True)
 
     namespace = Unicode(help="The namespace of those pods; empty for all of the cluster.").tag(config=True)
-
-    policy = Enum(
-        sorted(POLICIES),
-        default_value=DEFAULT_POLICY,
-        help="Where slices are cut. " + " ".join(f"`{p.name}`: {p.summary}" for p in POLICIES.values()),
-    ).tag(config=True)
 
     node_silent_after = Float(
         60,
@@ -306,6 +301,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
             *(asyncio.create_task(task) for task in self.telling.tasks()),
             asyncio.create_task(watch.run(self.see_pods)),
         ]
+        self._tasks += [asyncio.create_task(task) for task in foresight_tasks(self, self.desk, self._run)]
 
     async def close(self) -> None:
         """Answer who waits, let running requests end, close the ledger."""
@@ -389,7 +385,7 @@ class AllocatorApp(MenuTraits, EventTraits, Application):
             heartbeat_timeout=timedelta(seconds=self.heartbeat_timeout),
             queue_limit=self.queue_limit,
             expiry_warning=timedelta(seconds=self.expiry_warning),
-            ranking=POLICIES[self.policy],
+            policy=self.policy,
             watches_pods=watches_pods,
         )
 

@@ -11,11 +11,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from mig_spawner.allocator.fleet import fleet_of, is_silent, occupied
+from mig_spawner.allocator.foresight.ranking import ranking_of
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, Transaction
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Ready, Releasing
+from mig_spawner.domain.policy import POLICIES, Ranking
 from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument, UsageDocument
 
@@ -46,6 +48,7 @@ class Ledger:
     _remnants: list[Remnant] | None = None
     _fleet: list[GPUState] | None = None
     _blind: bool | None = None
+    _ranking: Ranking | None = None
 
     @property
     def now(self) -> datetime:
@@ -106,6 +109,14 @@ class Ledger:
             )
             self._fleet = [state for state in states if state.gpu.gpu_uuid not in self.broken]
         return self._fleet
+
+    @property
+    def ranking(self) -> Ranking:
+        """How places are ranked now: by the plan in the ledger, where the policy asks what people want."""
+        if self._ranking is None:
+            policy = self.setting.policy
+            self._ranking = ranking_of(policy, self.tx.plan() if POLICIES[policy].heeds_demand else None)
+        return self._ranking
 
     def move(self, before: Lease, after: L, why: str) -> L:
         """Write a step and keep this view in step with it."""

@@ -40,7 +40,7 @@ def _next(ledger: Ledger) -> tuple[Queued, Decision, int] | None:
                 return None
             within_reach = [state for state in fleet if state.gpu.gpu_uuid not in lease.avoid]
             for number, request in enumerate(lease.choices):
-                decision = choose(request, within_reach, ledger.setting.ranking)
+                decision = choose(request, within_reach, ledger.ranking)
                 if decision is not None:
                     return lease, decision, number
             fleet = set_aside(fleet, lease)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from mig_spawner.domain.policy import Ranking, best_fit
+from mig_spawner.domain.policy import DEFAULT_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Setting:
         expiry_warning: so long before the end of a lease those who watch are told, or in its last quarter if that is shorter; zero
             for never.
         queue_limit: more do not wait.
+        policy: how places are ranked, one of `POLICIES`.
         watches_pods: a pod watch runs; without it only heartbeats and processes tell that a holder lives.
     """
 
@@ -33,5 +34,5 @@ class Setting:
     retry_after: timedelta = timedelta(seconds=60)
     expiry_warning: timedelta = timedelta(seconds=600)
     queue_limit: int = 1000
-    ranking: Ranking = best_fit
+    policy: str = DEFAULT_POLICY
     watches_pods: bool = False

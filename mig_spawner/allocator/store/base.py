@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 
 from mig_spawner.allocator.claim import Claim
 from mig_spawner.allocator.store.outbox import Outbox
+from mig_spawner.allocator.store.plans import Plans
 from mig_spawner.allocator.store.post import Post
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
@@ -114,7 +115,7 @@ class Progress:
     nodes: dict[str, int]
 
 
-class Transaction(Outbox, Post, ABC):
+class Transaction(Outbox, Plans, Post, ABC):
     """One look at the ledger, or one change of it.
 
     Attributes:

@@ -227,6 +227,16 @@ Index("uq_delivery_event_number", delivery.c.event_number, delivery.c.webhook_id
 Index("ix_delivery_state", delivery.c.state, delivery.c.next_at)
 Index("ix_delivery_webhook_id", delivery.c.webhook_id, delivery.c.number)
 
+
+plan = Table(
+    "plan",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("made_at", Moment, nullable=False),
+    Column("arrivals", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
 meta = Table(
     "meta",
     metadata,

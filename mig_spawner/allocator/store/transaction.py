@@ -14,10 +14,19 @@ from sqlalchemy.exc import IntegrityError
 
 from mig_spawner.allocator.store import statement as s
 from mig_spawner.allocator.store import tables as t
-from mig_spawner.allocator.store.base import AuditRow, Holding, NodeRecord, Pod, Progress, Remnant, Transaction
+from mig_spawner.allocator.store.base import (
+    AuditRow,
+    Holding,
+    NodeRecord,
+    Pod,
+    Progress,
+    Remnant,
+    Transaction,
+)
 from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
 from mig_spawner.allocator.store.session import Session
 from mig_spawner.allocator.store.sql_outbox import SQLOutbox
+from mig_spawner.allocator.store.sql_plans import SQLPlans
 from mig_spawner.allocator.store.sql_post import SQLPost
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
@@ -25,7 +34,7 @@ from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
 
 
-class SQLTransaction(SQLOutbox, SQLPost, Transaction):
+class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, Transaction):
     """The port's `Transaction` on an open connection; the store begins and ends it.
 
     Attributes:

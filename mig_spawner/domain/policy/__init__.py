@@ -50,7 +50,7 @@ __all__ = [
     "worst_fit",
 ]
 
-DEFAULT_POLICY: Final = "best-fit"
+DEFAULT_POLICY: Final = "auto"
 
 _ALL: Final = (
     Policy(

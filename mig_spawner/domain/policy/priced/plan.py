@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from mig_spawner.domain.gpu import GPU, Layout, Profile
 from mig_spawner.domain.policy.demand import UNKNOWN, Demand
@@ -83,28 +83,53 @@ def make_plan(gpus: Iterable[GPU], demand: Demand, *, arrivals: int = Traffic(1)
     It takes some ten seconds for each kind, and gives the same whenever it is asked the same. Kinds with too many states for that are
     left out.
     """
-    counts: dict[str, list[GPU]] = {}
-    for gpu in gpus:
-        if gpu.profiles:
-            counts.setdefault(kind_of(gpu), []).append(gpu)
     kinds = {}
-    for kind, alike in sorted(counts.items()):
-        traffic = Traffic(min(len(alike), MOST_GPUS), arrivals)
-        made = _kind_plan(alike[0].grid, shapes_of(alike[0], demand), traffic)
+    for kind, job in jobs(gpus, demand).items():
+        made = plan_kind(job, arrivals=arrivals)
         if made is not None:
             kinds[kind] = made
     return Plan(demand, kinds)
 
 
+class Job(NamedTuple):
+    """What there is to plan for one kind of GPU.
+
+    Attributes:
+        gpus: how many of the kind there are, at most `MOST_GPUS`.
+    """
+
+    grid: int
+    shapes: tuple[Shape, ...]
+    gpus: int
+
+
+def jobs(gpus: Iterable[GPU], demand: Demand) -> dict[str, Job]:
+    """What there is to plan for these GPUs, by kind. Those without profiles need no plan."""
+    counts: dict[str, list[GPU]] = {}
+    for gpu in gpus:
+        if gpu.profiles:
+            counts.setdefault(kind_of(gpu), []).append(gpu)
+    return {
+        kind: Job(alike[0].grid, shapes_of(alike[0], demand), min(len(alike), MOST_GPUS))
+        for kind, alike in sorted(counts.items())
+    }
+
+
 @lru_cache(maxsize=16)
-def _kind_plan(grid: int, shapes: tuple[Shape, ...], traffic: Traffic) -> KindPlan | None:
-    ways = chart(grid, shapes)
+def plan_kind(
+    job: Job, *, candidates: tuple[str, ...] = CANDIDATES, arrivals: int = Traffic(1).arrivals
+) -> KindPlan | None:
+    """The plan for one kind, of these candidates; None if it has too many states. A lone candidate is not rehearsed."""
+    ways = chart(job.grid, job.shapes)
     if ways is None:
         return None
-    candidates = {name: candidate(name, grid, shapes) for name in CANDIDATES}
-    accepted = {name: rehearse(ways, worths, traffic) for name, worths in candidates.items()}
-    winner = max(CANDIDATES, key=lambda name: accepted[name])
-    return KindPlan(winner, accepted, candidates[winner])
+    worths = {name: candidate(name, job.grid, job.shapes) for name in candidates}
+    if len(candidates) == 1:
+        return KindPlan(candidates[0], {}, worths[candidates[0]])
+    traffic = Traffic(job.gpus, arrivals)
+    accepted = {name: rehearse(ways, own, traffic) for name, own in worths.items()}
+    winner = max(candidates, key=lambda name: accepted[name])
+    return KindPlan(winner, accepted, worths[winner])
 
 
 @lru_cache(maxsize=128)

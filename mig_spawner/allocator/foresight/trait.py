@@ -1,0 +1,27 @@
+"""Traits of the allocator that are about placement."""
+
+from __future__ import annotations
+
+from traitlets import Enum, Float
+from traitlets.config import Configurable
+
+from mig_spawner.domain.policy import DEFAULT_POLICY, POLICIES
+
+
+class PolicyTraits(Configurable):
+    """A part of `AllocatorApp`, where they are set."""
+
+    policy = Enum(
+        sorted(POLICIES),
+        default_value=DEFAULT_POLICY,
+        help="Where slices are cut. " + " ".join(f"`{p.name}`: {p.summary}" for p in POLICIES.values()),
+    ).tag(config=True)
+
+    plan_interval = Float(
+        60,
+        help="""Seconds between two looks whether placement needs a new plan. 0 for never.
+
+        One is made after every 200 requests and for GPUs of a new kind, where the policy asks what people want. It takes a process of its
+        own some ten seconds for each kind of GPU, at low priority; until it is there the old plan serves.
+        """,
+    ).tag(config=True)
