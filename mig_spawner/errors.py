@@ -79,12 +79,14 @@ class AllocatorRefused(AllocatorError):
     Attributes:
         status: the HTTP status, 4xx.
         code: the machine-readable reason, one of `mig_spawner.wire.problem.ProblemCode`.
+        retry_after_s: how long to wait before asking again may help, seconds; None where that is not known.
     """
 
-    def __init__(self, message: str, *, status: int, code: str) -> None:
+    def __init__(self, message: str, *, status: int, code: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.retry_after_s = retry_after_s
 
 
 class DriverError(MigSpawnerError):

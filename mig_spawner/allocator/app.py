@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -34,6 +33,7 @@ from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.pods.base import PodListing, PodWatch
 from mig_spawner.allocator.pods.choice import watch_of
+from mig_spawner.allocator.rate import Rate, RateTraits
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.sighting import begin_watch, forget_pods, see_pods
@@ -43,6 +43,7 @@ from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.allocator.telling import Telling
 from mig_spawner.allocator.template import environment
 from mig_spawner.allocator.timer import take_turn, tick
+from mig_spawner.allocator.token import checked_tokens, parse_tokens
 from mig_spawner.allocator.visitor import hub_oauth
 from mig_spawner.errors import InvalidRequest, StoreError
 
@@ -51,11 +52,10 @@ T = TypeVar("T")
 TICK_S: Final = 1.0
 THREADS: Final = 4
 BACKLOG: Final = 1024
-MIN_TOKEN: Final = 8
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
+class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Application):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -203,7 +203,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
     @default("agent_tokens")
     def _default_agent_tokens(self) -> dict[str, str]:
         text = os.environ.get("MIG_ALLOCATOR_AGENT_TOKENS", "")
-        return _tokens(text, "$MIG_ALLOCATOR_AGENT_TOKENS") if text else {}
+        return parse_tokens(text, "$MIG_ALLOCATOR_AGENT_TOKENS") if text else {}
 
     @default("hub_api_url")
     def _default_hub_api_url(self) -> str:
@@ -264,7 +264,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
 
     async def open(self) -> None:
         """Open the ledger, begin to listen, start the timers. Once open, `close` must be called."""
-        tokens = self._checked_agent_tokens()
+        tokens = checked_tokens(self.service_tokens, self.agent_tokens, self.agent_tokens_file)
         watch = self.pod_watch or watch_of(self.kubeconfig, self.namespace)
         self._menu = menu = await asyncio.to_thread(self.menu_source)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="ledger")
@@ -283,6 +283,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
             nodes=NodeService(self.desk),
             menu=menu,
             pages=PageService(self.desk),
+            rate=Rate(self.acquire_limit),
             auth=self._auth(store, tokens),
             changes=self.changes,
             feed=self.telling.feed,
@@ -327,7 +328,8 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
         self.changes.poke()
 
     async def _tick_in_turn(self) -> None:
-        """The same, unless another replica has just done it."""
+        """The same, unless another replica has just done it; what each replica reads for itself it reads in any case."""
+        await self._run(self._menu.refresh)
         if await self._run(lambda: take_turn(self.desk, timedelta(seconds=TICK_S * 0.9))):
             await self.tick()
 
@@ -364,18 +366,6 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
         tickets = Tickets(store.secret("ticket"))
         return Auth(service_tokens=self.service_tokens, agent_tokens=agent_tokens, tickets=tickets, hub=hub)
 
-    def _checked_agent_tokens(self) -> dict[str, str]:
-        tokens = dict(self.agent_tokens)
-        if self.agent_tokens_file:
-            path = Path(self.agent_tokens_file)
-            tokens |= _tokens(path.read_text(encoding="utf-8"), str(path))
-        known = [*self.service_tokens, *tokens.values()]
-        if any(len(token) < MIN_TOKEN for token in known):
-            raise InvalidRequest(f"A token has at least {MIN_TOKEN} characters. Make one with `openssl rand -hex 32`.")
-        if len(set(known)) != len(known):
-            raise InvalidRequest("Every agent has a token of its own, and none is a service's: one is used twice.")
-        return tokens
-
     def _setting(self, *, watches_pods: bool) -> Setting:
         return Setting(
             node_silent_after=timedelta(seconds=self.node_silent_after),
@@ -388,13 +378,3 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, Application):
             policy=self.policy,
             watches_pods=watches_pods,
         )
-
-
-def _tokens(text: str, source: str) -> dict[str, str]:
-    try:
-        tokens = json.loads(text)
-    except ValueError as error:
-        raise InvalidRequest(f'{source} is no JSON. Write {{"node": "token"}}.') from error
-    if not isinstance(tokens, dict) or not all(isinstance(token, str) for token in tokens.values()):
-        raise InvalidRequest(f'{source} is no JSON object of texts. Write {{"node": "token"}}.')
-    return tokens

@@ -9,6 +9,8 @@ from typing import Final
 from mig_spawner.allocator.ending import waits_for
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.placement import left_over
+from mig_spawner.allocator.quota.check import waits_for_quota
+from mig_spawner.allocator.quota.use import Use
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.allocator.store.codec import grant_of, state_of
 from mig_spawner.domain.fleet import GPUState, profile_names
@@ -94,6 +96,8 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
     match lease:
         case Queued(avoid=avoid):
             line = f"Waits for {lease.request}: number {position} of {queue_length} in the queue."
+            if quota := waits_for_quota(Use(ledger, waiting=False), lease):
+                return f"{line} It is passed over: {quota}"
             if not avoid:
                 return line
             after = ledger.setting.retry_after.total_seconds()

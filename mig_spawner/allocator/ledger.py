@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from mig_spawner.allocator.fleet import fleet_of, is_silent, occupied
 from mig_spawner.allocator.foresight.ranking import ranking_of
+from mig_spawner.allocator.quota.held import Held
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, Transaction
 from mig_spawner.domain.fleet import GPUState
@@ -32,6 +33,7 @@ class Ledger:
         who: written into the audit rows.
         menu: what may be had, the same throughout the transaction.
         steps: the moves of this transaction, for counting after its commit.
+        passed_over: leases in the queue for which a quota was against what could have been granted.
         broken: GPUs on which this transaction could not write a grant; never asked twice.
     """
 
@@ -49,6 +51,8 @@ class Ledger:
     _fleet: list[GPUState] | None = None
     _blind: bool | None = None
     _ranking: Ranking | None = None
+    _held: Held | None = None
+    passed_over: set[str] = field(default_factory=set)
 
     @property
     def now(self) -> datetime:
@@ -118,6 +122,14 @@ class Ledger:
             self._ranking = ranking_of(policy, self.tx.plan() if POLICIES[policy].heeds_demand else None)
         return self._ranking
 
+    @property
+    def held(self) -> Held:
+        """What is held, added up for quotas, after the moves made so far."""
+        if self._held is None:
+            gpus = {uuid: gpu for node in self.nodes.values() for uuid, gpu in node.gpus.items()}
+            self._held = Held(self.holding.values(), gpus)
+        return self._held
+
     def move(self, before: Lease, after: L, why: str) -> L:
         """Write a step and keep this view in step with it."""
         self.tx.move(before, after, who=self.who, why=why)
@@ -127,7 +139,7 @@ class Ledger:
             holding[after.lease_id] = after
         else:
             holding.pop(after.lease_id, None)
-        self._remnants = self._fleet = None
+        self._remnants = self._fleet = self._held = None
         return after
 
     def note_peak(self, lease: Holding, peak_memory_mib: int) -> None:
@@ -143,7 +155,7 @@ class Ledger:
         """
         self.tx.restore(lease, who=self.who, why=why)
         self.holding[lease.lease_id] = lease
-        self._fleet = None
+        self._fleet = self._held = None
 
     def forget(self) -> None:
         """Read nodes, pods and what follows from them again: this transaction has written them."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.quota.check import over_quota, within_quota
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.fleet import Decision, Device, GPUState, profiles_for
 from mig_spawner.domain.lease import Queued
@@ -35,15 +36,16 @@ def place_queue(ledger: Ledger) -> None:
 def _next(ledger: Ledger) -> tuple[Queued, Decision, int] | None:
     fleet: Sequence[GPUState] = ledger.fleet
     with closing(ledger.tx.queue()) as queue:
-        for lease in queue:
+        for lease in within_quota(ledger, queue):
             if not any(_has_room(state) for state in fleet):
                 return None
             within_reach = [state for state in fleet if state.gpu.gpu_uuid not in lease.avoid]
             for number, request in enumerate(lease.choices):
                 decision = choose(request, within_reach, ledger.ranking)
-                if decision is not None:
+                if decision is not None and not over_quota(ledger, lease, decision):
                     return lease, decision, number
-            fleet = set_aside(fleet, lease)
+            if lease.lease_id not in ledger.passed_over:
+                fleet = set_aside(fleet, lease)
     return None
 
 
@@ -51,7 +53,7 @@ def left_over(ledger: Ledger) -> list[GPUState]:
     """What somebody who came now could be placed on: all that is not set aside for those who wait."""
     fleet = list(ledger.fleet)
     with closing(ledger.tx.queue()) as queue:
-        for lease in queue:
+        for lease in within_quota(ledger, queue):
             if not any(_has_room(state) for state in fleet):
                 break
             fleet = set_aside(fleet, lease)

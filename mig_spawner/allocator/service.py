@@ -17,9 +17,10 @@ from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ending import close_ended, waits_for
 from mig_spawner.allocator.event.news import announce
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.menu.admission import Admission, admit, asks_for_the_same
+from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
 from mig_spawner.allocator.placement import place_queue
+from mig_spawner.allocator.quota.check import refuse_over_quota
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Store
@@ -106,6 +107,7 @@ class LeaseService:
                 return _seen(ledger, existing)
             admission = admit(ledger.menu, request, ledger.fleet, ledger.now)
             _refuse_impossible(ledger, request, admission)
+            refuse_over_quota(ledger, asker(request), admission.choices)
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
                 raise refusal(ProblemCode.QUEUE_FULL, "Too many wait already. Try again later.")
             lease = _arrival(request, admission, ledger)

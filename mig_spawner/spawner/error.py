@@ -48,7 +48,7 @@ class Reason(StrEnum):
     INVALID = "mig-invalid"
     """What was asked for cannot be understood, or is not offered here."""
     QUOTA = "mig-quota"
-    """A quota of the cluster is used up."""
+    """A quota of the allocator's menu, or of the cluster, is used up."""
 
 
 _STATUS = {

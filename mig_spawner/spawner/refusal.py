@@ -18,7 +18,9 @@ def refuse(error: AllocatorRefused) -> NoReturn:
             raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=422) from error
         case ProblemCode.NOT_OFFERED | ProblemCode.NOT_ON_MENU:
             raise SpawnRefused(str(error), reason=Reason.INVALID, status_code=error.status) from error
-        case ProblemCode.QUEUE_FULL:
+        case ProblemCode.QUOTA:
+            raise SpawnRefused(str(error), reason=Reason.QUOTA) from error
+        case ProblemCode.QUEUE_FULL | ProblemCode.RATE_LIMITED:
             raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=429) from error
         case ProblemCode.CONFLICT:
             raise SpawnRefused(

@@ -30,6 +30,7 @@ PEOPLE = {
     "token-outsider": ("outsider", ["custom:mig:admin"]),
     "token-impostor": ("impostor", [ACCESS, "custom:mig:reserve!user=ann"]),
 }
+GROUPS = {"ann": ["lab"]}
 
 
 class SmallHub:
@@ -48,7 +49,9 @@ class SmallHub:
         if token not in PEOPLE:
             return web.json_response({"status": 403, "message": "Forbidden"}, status=403)
         name, scopes = PEOPLE[token]
-        return web.json_response({"name": name, "kind": "user", "admin": False, "groups": [], "scopes": scopes})
+        return web.json_response(
+            {"name": name, "kind": "user", "admin": False, "groups": GROUPS.get(name, []), "scopes": scopes}
+        )
 
 
 @pytest.fixture
@@ -105,6 +108,11 @@ TABLE = {
     ("GET", "menu"): _READERS,
     ("GET", "menu?user=ann&group=staff"): _ADMINS,
     ("GET", "events"): _READERS,
+    ("GET", "quotas"): _READERS,
+    ("GET", "quotas?user=ann"): _ADMINS,
+    ("GET", "usage"): _READERS,
+    ("GET", "usage?user=ann"): _ADMINS,
+    ("GET", "usage.csv"): _ADMINS,
     ("GET", "leases"): _READERS,
     ("POST", "leases"): "200 403 403 403 403 403 403 403 403 403 403 401 401",
     ("POST", "leases/release?user_id=name:ann&server_name=y"): "200 403 403 403 403 200 403 200 403 403 403 401 401",
@@ -210,6 +218,41 @@ async def test_what_a_person_says_of_a_pod_is_not_taken_for_known(rig: Rig) -> N
     await ann.release(lease.lease_id, LeaseRelease.model_validate({"pod": "gone"}))
     await node.report()
     assert (await rig.state(lease)).state is LeaseState.RELEASING
+
+
+async def test_a_person_sees_their_own_use_and_what_is_left_to_them(make_rig: MakeRig, rig: Rig, hub: SmallHub) -> None:
+    limited = await make_rig("quotas.sqlite", hub_api_url=hub.url, menu={"quotas": [{"per": "person", "slices": 1}]})
+    await limited.node()
+    for name in ("ann", "bob"):
+        await limited.client(f"token-{name}").acquire(_own(name))
+    limited.clock.move(60)
+    async with limited.http("token-ann") as http:
+        assert [row["key"] for row in (await http.get("/api/v1/usage")).json()["rows"]] == ["ann"]
+        [quota] = (await http.get("/api/v1/quotas")).json()["quotas"]
+    assert (quota["subject"], quota["used"], quota["left"]) == ("ann", 1, 0)
+    with pytest.raises(AllocatorRefused, match="1 of 1 slice"):
+        await limited.client("token-ann").acquire(_own("ann", "another"))
+    async with limited.http("token-admin") as http:
+        assert {row["key"] for row in (await http.get("/api/v1/usage")).json()["rows"]} == {"ann", "bob"}
+        text = (await http.get("/api/v1/usage.csv?by=profile")).text
+    assert text.splitlines()[1].startswith("1g.10gb,2,2,")
+
+
+async def test_groups_of_a_person_are_those_that_the_hub_says(
+    make_rig: MakeRig, hub: SmallHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", SERVICE_TOKEN)
+    menu = [{"id": "small", "display_name": "Small", "profile": "1g.10gb", "groups": ["lab"]}]
+    rig = await make_rig(hub_api_url=hub.url, menu=menu)
+    await rig.node()
+    lying = _own("bob").model_copy(update={"groups": ("lab",)})
+    with pytest.raises(AllocatorRefused) as caught:
+        await rig.client("token-bob").acquire(lying)
+    assert caught.value.code == "not-offered"
+    assert (await rig.client("token-ann").acquire(_own("ann"))).choice == "small"
+    async with rig.http("token-bob") as http:
+        [entry] = (await http.get("/api/v1/menu")).json()["entries"]
+    assert (entry["allowed"], entry["groups"]) == (False, [])
 
 
 async def test_a_hub_that_is_down_stops_people_only(rig: Rig, hub: SmallHub) -> None:

@@ -111,7 +111,9 @@ async def test_choice_and_groups_are_said_to_the_allocator(
     assert [path for path in allocator.paths("GET") if path == "menu"]
 
 
-@pytest.mark.parametrize(("code", "status"), [("not-offered", 403), ("not-on-menu", 422)])
+@pytest.mark.parametrize(
+    ("code", "status"), [("not-offered", 403), ("not-on-menu", 422), ("quota", 403), ("rate-limited", 429)]
+)
 async def test_the_last_word_is_the_allocators(
     make_spawner: MakeSpawner, allocator: ScriptedAllocator, code: str, status: int
 ) -> None:

@@ -21,6 +21,7 @@ from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Un
 from mig_spawner.allocator.handlers.openapi import OpenAPI
 from mig_spawner.allocator.handlers.page import PAGES
 from mig_spawner.allocator.handlers.page.static import OAuthCallback, Static
+from mig_spawner.allocator.handlers.quota import Quotas, UsageCSV, UsageHandler
 from mig_spawner.allocator.handlers.webhook import Deliveries, Redeliver, Webhook, Webhooks
 from mig_spawner.allocator.openapi.document import openapi
 from mig_spawner.allocator.page.asset import STATIC
@@ -31,6 +32,9 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("tickets", TicketHandler),
     ("menu", MenuHandler),
     ("events", Events),
+    ("quotas", Quotas),
+    ("usage", UsageHandler),
+    ("usage.csv", UsageCSV),
     ("leases", Leases),
     ("leases/release", ReleaseHolder),
     ("leases/{id}", Lease),

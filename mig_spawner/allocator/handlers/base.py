@@ -6,6 +6,7 @@ Who may call stands above each verb, by `@allow`; it is enforced before the body
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -192,6 +193,8 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # jupyt
         self.context.metrics.count_refusal(problem.code.value)
         self.set_status(problem.status)
         self.set_header("Content-Type", MEDIA_TYPE)
+        if isinstance(error, AllocatorRefused) and error.retry_after_s is not None:
+            self.set_header("Retry-After", str(math.ceil(error.retry_after_s)))
         if problem.code is ProblemCode.UNAUTHENTICATED:
             self.set_header("WWW-Authenticate", 'Bearer realm="mig-spawner"')
         if problem.code is ProblemCode.METHOD_NOT_ALLOWED:

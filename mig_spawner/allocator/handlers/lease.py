@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -102,9 +103,21 @@ class Leases(LeaseHandler):
     @query(WAIT)
     async def post(self) -> None:
         request = self._own(self.parsed(LeaseRequest))
+        self._slow_down(request)
         who, _ = self.principal.who, self.wait_s
         seen = await self.call(lambda: self.context.leases.acquire(request, who=who))
         self.answer(await self.until(seen, lambda document: document.state in _UNDECIDED))
+
+    def _slow_down(self, request: LeaseRequest) -> None:
+        """Refuse who asks too often. A service asks for many people, so each of them counts for themselves."""
+        whose = "" if self.principal.person is not None else request.holder.to_domain().person
+        wait_s = self.context.rate.wait_for(f"{self.principal.who} {whose}")
+        if wait_s:
+            raise refusal(
+                ProblemCode.RATE_LIMITED,
+                f"Asked too often: wait {math.ceil(wait_s)} s. To wait for a slice, ask once with `wait`, or read the lease.",
+                retry_after_s=wait_s,
+            )
 
     def _own(self, request: LeaseRequest) -> LeaseRequest:
         holder = request.holder

@@ -32,7 +32,7 @@ class MenuSource:
 
     def __init__(self, menu: Menu | None = None, path: str = "") -> None:
         inline = menu if menu is not None else Menu()
-        self._path = path if not len(inline) else ""
+        self._path = path if inline == Menu() else ""
         self.menu = read_menu(path) if self._path else inline
         self.problem = ""
 

@@ -39,9 +39,12 @@ _SCHEMES: Final = {
 _ALWAYS: Final = (ProblemCode.INVALID, ProblemCode.TOO_LARGE, ProblemCode.INTERNAL, ProblemCode.NOT_READY)
 _GUARDED: Final = (ProblemCode.UNAUTHENTICATED, ProblemCode.FORBIDDEN)
 _HEADERS: Final[dict[ProblemCode, dict[str, Any]]] = {
+    ProblemCode.RATE_LIMITED: {
+        "Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}
+    },
     ProblemCode.UNAUTHENTICATED: {
         "WWW-Authenticate": {"description": "How to show who you are.", "schema": {"type": "string"}}
-    }
+    },
 }
 _ETAG: Final = {"description": "Changes with the content; for `If-None-Match`.", "schema": {"type": "string"}}
 _IF_NONE_MATCH: Final = {
@@ -160,8 +163,9 @@ def _success(verb: str, operation: Operation, references: _Schemas) -> dict[str,
         return {"204": answer}
     if operation.streams:
         return {"200": {**answer, "content": {"text/event-stream": {"schema": _stream(references)}}}}
-    schema = {"type": "object"} if operation.answer is None else references[operation.answer, "serialization"]
-    answer["content"] = {"application/json": {"schema": schema}}
+    plain = {"type": "object" if operation.media_type == "application/json" else "string"}
+    schema = plain if operation.answer is None else references[operation.answer, "serialization"]
+    answer["content"] = {operation.media_type: {"schema": schema}}
     result = {str(operation.status): answer}
     if verb == "get":
         answer["headers"] = {"ETag": _ETAG}

@@ -14,6 +14,7 @@ from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, Lease
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.quota import QuotaList, Usage
 from mig_spawner.wire.webhook import DeliveryDocument, DeliveryList, WebhookCreated, WebhookList, WebhookRequest
 
 
@@ -29,6 +30,7 @@ class Operation:
         problems: codes beyond those that every verb may answer with.
         status: of success.
         streams: success is a stream of server-sent events.
+        media_type: of success.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Operation:
     problems: tuple[ProblemCode, ...] = ()
     status: int = 200
     streams: bool = False
+    media_type: str = "application/json"
 
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
@@ -63,6 +66,11 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("menu", "get"): Operation(
         "getMenu", "What the caller may have, and what not and why. Empty where this allocator has no menu.", SeenMenu
     ),
+    ("quotas", "get"): Operation("getQuotas", "What is left of the quotas that hold for the caller.", QuotaList),
+    ("usage", "get"): Operation("getUsage", "Who used how much. A person sees their own.", Usage),
+    ("usage.csv", "get"): Operation(
+        "getUsageCSV", "The same for spreadsheets, of everybody.", None, media_type="text/csv"
+    ),
     ("leases", "get"): Operation("listLeases", "Open leases, oldest first. A person sees its own.", LeaseList),
     ("leases", "post"): Operation(
         "acquireLease",
@@ -75,6 +83,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
             ProblemCode.NOT_OFFERED,
             ProblemCode.NOT_ON_MENU,
             ProblemCode.QUEUE_FULL,
+            ProblemCode.QUOTA,
+            ProblemCode.RATE_LIMITED,
         ),
     ),
     ("leases/release", "post"): Operation(

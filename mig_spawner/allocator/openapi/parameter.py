@@ -14,12 +14,14 @@ from mig_spawner.wire.base import PLAIN
 from mig_spawner.wire.event import AVAILABILITY, EventKind
 from mig_spawner.wire.lease import MAX_GROUPS, LeaseState
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.quota import UsageKey
 from mig_spawner.wire.webhook import DeliveryState
 
 V = TypeVar("V")
 
 MAX_WAIT_S: Final = 60.0
 MAX_PAGE: Final = 1000
+MAX_WINDOW_S: Final = 3660 * 86400
 PAGE: Final = 500
 _MAX_GENERATION: Final = 10**18 - 1
 _MAX_NAME: Final = 255
@@ -212,4 +214,18 @@ VIEW_DATE: Final = Parameter(
     {"type": "string", "format": "date"},
     _day,
     "a day such as 2026-03-01",
+)
+USAGE_BY: Final = Parameter(
+    "by",
+    "What use is added up by.",
+    {"type": "string", "enum": [key.value for key in UsageKey], "default": UsageKey.PERSON.value},
+    UsageKey,
+    f"one of {', '.join(UsageKey)}",
+)
+USAGE_WINDOW: Final = Parameter(
+    "window",
+    "Use within the last so many seconds.",
+    {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW_S, "default": 30 * 86400},
+    _whole(1, MAX_WINDOW_S),
+    f"a whole number of seconds, from 1 to {MAX_WINDOW_S}",
 )

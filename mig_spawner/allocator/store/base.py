@@ -22,6 +22,8 @@ from mig_spawner.allocator.store.plans import Plans
 from mig_spawner.allocator.store.post import Post
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
+from mig_spawner.domain.quota import Spell
+from mig_spawner.domain.rule import Person
 from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
 
 Holding = Granted | Ready | Active | Releasing
@@ -86,6 +88,15 @@ class Pod:
     placement: Placement | None = None
     claim: Claim | None = None
     trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a closed lease held, and for whom. `profile`: None for a whole GPU."""
+
+    person: Person
+    profile: str | None
+    spell: Spell
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +227,17 @@ class Transaction(Outbox, Plans, Post, ABC):
     @abstractmethod
     def audit(self, lease_id: str | None = None) -> list[AuditRow]:
         """Every change of a lease, or of all, oldest first."""
+
+    # What closed leases have held
+
+    @abstractmethod
+    def closed_seconds(self, since: datetime, *, person: str | None = None) -> list[tuple[Person, float]]:
+        """GPU-seconds that leases which are closed now held after a moment, of everybody or of one person. The same person comes
+        more than once, and may come with less than nothing: only the sums are true."""
+
+    @abstractmethod
+    def closed_spells(self, since: datetime, *, until: datetime | None = None, person: str | None = None) -> list[Past]:
+        """What each of them held between two moments, in the order in which they closed."""
 
     # What is left of leases
 

@@ -61,6 +61,30 @@ SET_PEAK: Final = (
 )
 PROGRESS: Final = select(t.lease.c.lease_id, t.lease.c.state).where(t.lease.c.open).order_by(*_in_line)
 
+# What closed leases have held
+
+_was_held = t.lease.c.granted_at.is_not(None)
+_closed_after = and_(t.lease.c.closed_at > bindparam("since"), _was_held)
+_of_person = or_(
+    t.lease.c.user_name == bindparam("person"),
+    and_(t.lease.c.user_name == "", t.lease.c.user_id == bindparam("person")),
+)
+_whose = (t.lease.c.user_id, t.lease.c.user_name, t.lease.c.groups)
+CLOSED_SECONDS: Final = (
+    select(*_whose, func.sum(t.lease.c.gpu_seconds).label("gpu_seconds")).where(_closed_after).group_by(*_whose)
+)
+CLOSED_SECONDS_OF: Final = CLOSED_SECONDS.where(_of_person)
+CLOSED_EARLY: Final = select(*_whose, t.lease.c.granted_at, t.lease.c.share).where(
+    _closed_after, t.lease.c.granted_at < bindparam("since")
+)
+CLOSED_EARLY_OF: Final = CLOSED_EARLY.where(_of_person)
+CLOSED_SPELLS: Final = (
+    select(*_whose, t.lease.c.profile, t.lease.c.granted_at, t.lease.c.closed_at, t.lease.c.share)
+    .where(_closed_after, t.lease.c.granted_at < bindparam("until"))
+    .order_by(t.lease.c.closed_at)
+)
+CLOSED_SPELLS_OF: Final = CLOSED_SPELLS.where(_of_person)
+
 # Audit
 
 ADD_AUDIT: Final = insert(t.audit)

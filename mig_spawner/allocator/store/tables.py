@@ -110,6 +110,8 @@ Index(
     sqlite_where=text("open"),
     postgresql_where=text("open"),
 )
+Index("ix_lease_closed_at", lease.c.closed_at)
+Index("ix_lease_user_name", lease.c.user_name, lease.c.closed_at)
 Index("ix_lease_state", lease.c.state, lease.c.number)
 
 hold = Table(

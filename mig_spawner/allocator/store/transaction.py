@@ -14,10 +14,12 @@ from sqlalchemy.exc import IntegrityError
 
 from mig_spawner.allocator.store import statement as s
 from mig_spawner.allocator.store import tables as t
+from mig_spawner.allocator.store import used
 from mig_spawner.allocator.store.base import (
     AuditRow,
     Holding,
     NodeRecord,
+    Past,
     Pod,
     Progress,
     Remnant,
@@ -30,6 +32,7 @@ from mig_spawner.allocator.store.sql_plans import SQLPlans
 from mig_spawner.allocator.store.sql_post import SQLPost
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
+from mig_spawner.domain.rule import Person
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
 
@@ -188,6 +191,14 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, Transaction):
         self.changed = True
         row = {"lease_id": lease_id, "at": self.now, "who": who, "before": before, "after": after, "why": why}
         self._connection.execute(s.ADD_AUDIT, row)
+
+    # What closed leases have held
+
+    def closed_seconds(self, since: datetime, *, person: str | None = None) -> list[tuple[Person, float]]:
+        return used.closed_seconds(self._connection, since, person)
+
+    def closed_spells(self, since: datetime, *, until: datetime | None = None, person: str | None = None) -> list[Past]:
+        return list(used.closed_spells(self._connection, since, until or self.now, person))
 
     # What is left of leases
 

@@ -18,6 +18,9 @@ def _differences(old: Menu, new: Menu) -> Iterator[str]:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             yield f"{name}: {str(before) or 'nothing'} became {str(after) or 'nothing'}"
+    if old.quotas != new.quotas:
+        yield from (f"the quota {rule} is new" for rule in new.quotas if rule not in old.quotas)
+        yield from (f"the quota {rule} is gone" for rule in old.quotas if rule not in new.quotas)
     for entry in new:
         before_entry = old.get(entry.id)
         if before_entry is None:

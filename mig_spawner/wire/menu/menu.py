@@ -13,12 +13,15 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.quota import QuotaRule
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.menu.entry import MenuEntry
+from mig_spawner.wire.menu.quota import QuotaEntry
 
 MAX_ENTRIES: Final = 200
-_PARTS: Final = ("entries", "contact", "currency", "timezone")
+_PARTS: Final = ("entries", "quotas", "contact", "currency", "timezone")
+_MAX_QUOTAS: Final = 200
 _MAX_TEXT: Final = 200
 
 
@@ -30,12 +33,14 @@ class Menu:
         contact: whom to ask for more; a sentence or an address, empty for nobody.
         currency: of the prices.
         zone: in which days and hours are meant.
+        quotas: how much may be had. Only the allocator looks at them.
     """
 
     entries: Sequence[MenuEntry] = ()
     contact: str = ""
     currency: str = ""
     zone: tzinfo = UTC
+    quotas: tuple[QuotaRule, ...] = ()
     _by_id: dict[str, MenuEntry] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -72,15 +77,16 @@ class Menu:
         Raises:
             InvalidRequest: with a sentence that names the entry and says what to write instead.
         """
-        parts = value if isinstance(value, Mapping) and "entries" in value else {"entries": value}
+        whole = isinstance(value, Mapping) and not {"entries", "quotas"}.isdisjoint(value)
+        parts: Mapping[Any, Any] = value if whole and isinstance(value, Mapping) else {"entries": value}
         for key in parts:
             if key not in _PARTS:
-                raise InvalidRequest(
-                    f"The menu has no part {str(key)[:60]!r}{_near(key, _PARTS, 'beside `entries` it may have ')}"
-                )
+                raise InvalidRequest(f"The menu has no part {str(key)[:60]!r}{_near(key, _PARTS, 'it may have ')}")
+        contact = _text(parts, "contact")
         return cls(
-            _parsed_entries(parts["entries"]),
-            contact=_text(parts, "contact"),
+            _parsed_entries(parts.get("entries")),
+            quotas=tuple(rule for quota in _quotas(parts.get("quotas")) for rule in quota.rules(contact)),
+            contact=contact,
             currency=_text(parts, "currency"),
             zone=_zone(parts),
         )
@@ -188,6 +194,29 @@ def _entry(name: str, fields: Mapping[str, Any]) -> MenuEntry:
         raise InvalidRequest(f"Menu {name}: {explained(error, _HINTS)}") from error
 
 
+def _quotas(value: object) -> Iterator[QuotaEntry]:
+    if value is None:
+        return
+    if not isinstance(value, list | tuple) or len(value) > _MAX_QUOTAS:
+        raise InvalidRequest(
+            f"The menu's `quotas` is a list of at most {_MAX_QUOTAS}, such as `- per: person` with `slices: 1`."
+        )
+    known = list(QuotaEntry.model_fields)
+    for number, fields in enumerate(value, 1):
+        if not isinstance(fields, Mapping):
+            raise InvalidRequest(
+                f"Quota {number} of the menu must be a mapping such as `per: person` with `slices: 1`."
+            )
+        for key in fields:
+            if key not in known:
+                hint = _near(key, known, "a quota may have ")
+                raise InvalidRequest(f"Quota {number} of the menu: the key {key!r} is not known{hint}")
+        try:
+            yield QuotaEntry.model_validate({key: v for key, v in fields.items() if v is not None})
+        except ValidationError as error:
+            raise InvalidRequest(f"Quota {number} of the menu: {explained(error, _QUOTA_HINTS)}") from error
+
+
 def _near(key: object, known: Sequence[str], otherwise: str) -> str:
     near = difflib.get_close_matches(str(key), known, n=1)
     return f"; did you mean `{near[0]}`?" if near else f"; {otherwise}{', '.join(known)}."
@@ -208,6 +237,19 @@ _HINTS: Final = {
     "id": "write a short text such as small-slice",
     "display_name": "write a text of 1 to 200 characters",
     "description": "write a text of at most 2000 characters",
+}
+
+
+_QUOTA_HINTS: Final = {
+    **dict.fromkeys(("name", "contact"), "write one line of at most 200 characters"),
+    "per": "write person, group or hub",
+    "groups": "write a list of names of groups",
+    "users": "write a list of names of users",
+    "slices": "write a whole number such as 2",
+    "memory_gb": "write a number of GB such as 40",
+    "compute_share": "write a number of GPUs such as 0.5",
+    "gpu_hours": "write a number of hours such as 20",
+    "window": "write seconds, or a span such as 12h or 7d",
 }
 
 

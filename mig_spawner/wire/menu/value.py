@@ -27,7 +27,8 @@ def parse_bytes(value: object) -> object:
     return value
 
 
-def _number(value: object) -> object:
+def number(value: object) -> object:
+    """A whole number as one with a fraction; anything else passes unread."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -59,10 +60,10 @@ def _schema(name: str, **more: Any) -> WithJsonSchema:
 Bytes = Annotated[
     int, BeforeValidator(parse_bytes), Field(strict=True, gt=0, lt=1 << 53), WithJsonSchema(_TEXT_OR_NUMBER)
 ]
-Cores = Annotated[float, BeforeValidator(_number), Field(strict=True, gt=0, le=4096, allow_inf_nan=False)]
-Gigabytes = Annotated[float, BeforeValidator(_number), Field(strict=True, gt=0, le=10_000, allow_inf_nan=False)]
-Duration = Annotated[float, BeforeValidator(_number), Field(strict=True, gt=0, le=366 * 86400, allow_inf_nan=False)]
-Price = Annotated[float, BeforeValidator(_number), Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
+Cores = Annotated[float, BeforeValidator(number), Field(strict=True, gt=0, le=4096, allow_inf_nan=False)]
+Gigabytes = Annotated[float, BeforeValidator(number), Field(strict=True, gt=0, le=10_000, allow_inf_nan=False)]
+Duration = Annotated[float, BeforeValidator(number), Field(strict=True, gt=0, le=366 * 86400, allow_inf_nan=False)]
+Price = Annotated[float, BeforeValidator(number), Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Day = Annotated[date, BeforeValidator(_date), _schema("string", format="date", pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Names = Annotated[
