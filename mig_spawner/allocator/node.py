@@ -12,6 +12,8 @@ from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.allocator.store.base import NodeRecord
+from mig_spawner.domain import lease as transition
+from mig_spawner.domain.lease import EndReason, PodFate, Releasing
 from mig_spawner.wire.node import DesiredNode, Health, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 
@@ -61,18 +63,40 @@ class NodeService:
     def cordon(self, name: str, cordoned: bool, *, who: str) -> NodeDocument:
         """Grant nothing more on a node, or grant again. What runs is left alone. Doing it twice does no harm."""
         with self._desk.writing(who) as ledger:
-            if _known(ledger, name).cordoned is not cordoned:
-                ledger.tx.put_cordoned(name, cordoned)
-                ledger.forget()
+            _put_cordoned(ledger, name, cordoned, "cordon" if cordoned else "uncordon")
             settle(ledger)
             ledger.forget()
             return node_document(ledger, _known(ledger, name))
 
-    def forget(self, name: str) -> None:
+    def drain(self, name: str, *, message: str = "", who: str) -> NodeDocument:
+        """Cordon a node and end what is on it. Who waits for something there waits on. Doing it twice does no harm."""
+        with self._desk.writing(who) as ledger:
+            _put_cordoned(ledger, name, True, "drain")
+            why = f"node {name} is drained" + (f". {message}" if message else "")
+            for lease in list(ledger.holding.values()):
+                if lease.grant.node == name and not isinstance(lease, Releasing):
+                    ended = transition.release(lease, EndReason.FORCED, PodFate.UNKNOWN, ledger.now)
+                    ledger.move(lease, ended, why)
+            settle(ledger)
+            ledger.forget()
+            return node_document(ledger, _known(ledger, name))
+
+    def forget(self, name: str, *, who: str) -> None:
         """Forget a node that is gone for good. If it ever reports again, it is a new one."""
-        with self._desk.writing("") as ledger:
+        with self._desk.writing(who) as ledger:
             _refuse_to_forget(ledger, _known(ledger, name))
+            ledger.tx.note_node(name, who=who, before="known", after="forgotten", why="forget")
             ledger.tx.drop_node(name)
+
+
+def _put_cordoned(ledger: Ledger, name: str, cordoned: bool, why: str) -> None:
+    """Write it down where it is a change."""
+    was = _known(ledger, name).cordoned
+    if was is not cordoned:
+        words = {True: "cordoned", False: "uncordoned"}
+        ledger.tx.put_cordoned(name, cordoned)
+        ledger.tx.note_node(name, who=ledger.who, before=words[was], after=words[cordoned], why=why)
+        ledger.forget()
 
 
 def _known(ledger: Ledger, name: str) -> NodeRecord:

@@ -229,7 +229,8 @@ def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) ->
 
 def _give_back(ledger: Ledger, lease: Lease, release: LeaseRelease) -> None:
     pod = f", pod {release.pod_name}" if release.pod_name else ""
-    why = f"{release.reason}, its pod is {release.pod}{pod}"
+    said = f". {release.message}" if release.message else ""
+    why = f"{release.reason}, its pod is {release.pod}{pod}{said}"
     match lease:
         case Queued():
             ledger.move(lease, transition.cancel(lease, release.reason, ledger.now), why)

@@ -293,11 +293,16 @@ class LeaseDocument(Answer):
 
 
 class LeaseRelease(Document):
-    """Give a lease back. Say honestly what is known of the pod: the slice stays held while it may still run."""
+    """Give a lease back. Say honestly what is known of the pod: the slice stays held while it may still run.
+
+    Attributes:
+        message: for whoever holds it; kept with the lease in the audit.
+    """
 
     reason: EndReason = EndReason.STOPPED
     pod: PodFate = PodFate.UNKNOWN
     pod_name: Text = ""
+    message: Text = ""
 
 
 class LeaseList(Answer):

@@ -231,3 +231,9 @@ class DesiredNode(Answer):
     whole: tuple[DesiredWhole, ...] = ()
     destroy: tuple[DestroyableInstance, ...] = ()
     cordoned: bool = False
+
+
+class NodeDrain(Document):
+    """Drain a node. `message` is for those whose leases end; it is kept in the audit."""
+
+    message: Text = ""

@@ -87,11 +87,31 @@ _ITS_AGENT = "403 200 403 403 403 403 403 403 403 403 403 401 401"
 
 _PAGE = "200 403 403 403 200 200 200 200 403 403 403 302 302"
 _ADMIN_PAGE = "200 403 403 403 403 403 403 200 403 403 403 302 302"
+_NO_FORM = "415 415 415 415 415 415 415 415 415 415 415 415 415"
+"""JSON is no form of a page, whoever sends it; `tests/page` sends forms."""
 
 # One row for each verb of each route, the columns are the callers. The lease is ann's, granted.
 TABLE = {
     ("GET", "/services/mig/"): _PAGE,
+    ("GET", "/services/mig/history"): _PAGE,
+    ("GET", "/services/mig/leases/{lease}"): "200 403 403 403 404 200 404 200 403 403 403 302 302",
+    ("GET", "/services/mig/leases/{lease}/release"): "200 403 403 403 403 200 404 200 403 403 403 302 302",
+    ("POST", "/services/mig/leases/{lease}/release"): _NO_FORM,
     ("GET", "/services/mig/admin/map"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/leases"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/leases/{lease}/end"): _ADMIN_PAGE,
+    ("POST", "/services/mig/admin/leases/{lease}/end"): _NO_FORM,
+    ("GET", "/services/mig/admin/queue"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/nodes"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/nodes/n1"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/nodes/n1/cordon"): _ADMIN_PAGE,
+    ("POST", "/services/mig/admin/nodes/n1/cordon"): _NO_FORM,
+    ("GET", "/services/mig/admin/nodes/n1/uncordon"): _ADMIN_PAGE,
+    ("POST", "/services/mig/admin/nodes/n1/uncordon"): _NO_FORM,
+    ("GET", "/services/mig/admin/nodes/n1/drain"): _ADMIN_PAGE,
+    ("POST", "/services/mig/admin/nodes/n1/drain"): _NO_FORM,
+    ("GET", "/services/mig/admin/menu"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/audit"): _ADMIN_PAGE,
     ("GET", "/services/mig/static/live.js"): _EVERYBODY,
     ("HEAD", "/services/mig/static/live.js"): _EVERYBODY,
     ("GET", "/services/mig/oauth_callback"): "400 400 400 400 400 400 400 400 400 400 400 400 400",
@@ -129,6 +149,7 @@ TABLE = {
     ("DELETE", "webhooks/none"): _ADMINS.replace("200", "404"),
     ("GET", "webhooks/none/deliveries"): _ADMINS.replace("200", "404"),
     ("POST", "webhooks/none/deliveries/1/redeliver"): _ADMINS.replace("200", "404"),
+    ("POST", "nodes/n1/drain"): _ADMINS,
     ("DELETE", "nodes/n1"): "409 403 403 403 403 403 403 409 403 403 403 401 401",
 }
 BODIES: dict[tuple[str, str], Any] = {

@@ -79,7 +79,7 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path, now: datetime | None = None) -> AsyncIterator[Site]:
+async def site(folder: Path, now: datetime | None = None, **traits: Any) -> AsyncIterator[Site]:
     """An allocator with an empty ledger. Set $JUPYTERHUB_API_TOKEN to `SERVICE_TOKEN` before."""
     async with AsyncExitStack() as stack:
         app = web.Application()
@@ -96,7 +96,7 @@ async def site(folder: Path, now: datetime | None = None) -> AsyncIterator[Site]
         store.open()
         store.close()
         make = await stack.enter_async_context(rigs(folder, clock, empty))
-        rig = await make(hub_api_url=f"http://127.0.0.1:{runner.addresses[0][1]}/hub/api")
+        rig = await make(hub_api_url=f"http://127.0.0.1:{runner.addresses[0][1]}/hub/api", **traits)
         yield Site(rig, stack)
 
 

@@ -17,7 +17,7 @@ from mig_spawner.allocator.handlers.event import Events
 from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
 from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, ReleaseHolder, Renew
 from mig_spawner.allocator.handlers.menu import MenuHandler
-from mig_spawner.allocator.handlers.node import Cordon, Desired, Node, Nodes, Uncordon
+from mig_spawner.allocator.handlers.node import Cordon, Desired, Drain, Node, Nodes, Uncordon
 from mig_spawner.allocator.handlers.openapi import OpenAPI
 from mig_spawner.allocator.handlers.page import PAGES
 from mig_spawner.allocator.handlers.page.static import OAuthCallback, Static
@@ -45,6 +45,7 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("nodes/{node}/desired", Desired),
     ("nodes/{node}/cordon", Cordon),
     ("nodes/{node}/uncordon", Uncordon),
+    ("nodes/{node}/drain", Drain),
     ("webhooks", Webhooks),
     ("webhooks/{webhook}", Webhook),
     ("webhooks/{webhook}/deliveries", Deliveries),

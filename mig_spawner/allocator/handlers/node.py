@@ -11,7 +11,7 @@ from mig_spawner.allocator.handlers.base import Handler, allow, query
 from mig_spawner.allocator.node import SeenNode
 from mig_spawner.allocator.openapi.parameter import KNOWN_GENERATION, LIMIT, NODE_CURSOR, PAGE, WAIT
 from mig_spawner.allocator.refusal import refusal
-from mig_spawner.wire.node import NodeReport
+from mig_spawner.wire.node import NodeDrain, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,8 @@ class Node(AgentHandler):
 
     @allow(Role.SERVICE, Role.ADMIN)
     async def delete(self, name: str) -> None:
-        await self.call(lambda: self.context.nodes.forget(name))
+        who = self.principal.who
+        await self.call(lambda: self.context.nodes.forget(name, who=who))
         log.info("Node %s was forgotten: %s wanted it", name, self.principal.who)
         self.set_status(204)
         self.finish()  # type: ignore[unused-awaitable]
@@ -88,3 +89,12 @@ class Uncordon(Cordon):
     """Granting again."""
 
     cordoned = False
+
+
+class Drain(Handler):
+    """Ending what is on a node."""
+
+    @allow(Role.SERVICE, Role.ADMIN)
+    async def post(self, name: str) -> None:
+        message, who = self.parsed(NodeDrain).message, self.principal.who
+        self.answer(await self.call(lambda: self.context.nodes.drain(name, message=message, who=who)))

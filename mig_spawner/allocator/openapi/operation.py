@@ -12,7 +12,7 @@ from mig_spawner.allocator.document import NodeDocument, NodeList
 from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
-from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.node import DesiredNode, NodeDrain, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 from mig_spawner.wire.quota import QuotaList, Usage
 from mig_spawner.wire.webhook import DeliveryDocument, DeliveryList, WebhookCreated, WebhookList, WebhookRequest
@@ -123,6 +123,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "cordonNode", "Grant nothing more on a node. What runs there is left alone.", NodeDocument
     ),
     ("nodes/{node}/uncordon", "post"): Operation("uncordonNode", "Grant on a node again.", NodeDocument),
+    ("nodes/{node}/drain", "post"): Operation(
+        "drainNode", "Grant nothing more on a node, and end every lease on it.", NodeDocument, NodeDrain
+    ),
     ("webhooks", "get"): Operation("listWebhooks", "All webhooks, oldest first.", WebhookList),
     ("webhooks", "post"): Operation(
         "createWebhook",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mig_spawner.allocator.claim import Claim
+from mig_spawner.allocator.store.history import History
 from mig_spawner.allocator.store.outbox import Outbox
 from mig_spawner.allocator.store.plans import Plans
 from mig_spawner.allocator.store.post import Post
@@ -126,7 +127,7 @@ class Progress:
     nodes: dict[str, int]
 
 
-class Transaction(Outbox, Plans, Post, ABC):
+class Transaction(Outbox, Plans, Post, History, ABC):
     """One look at the ledger, or one change of it.
 
     Attributes:

@@ -229,7 +229,6 @@ Index("uq_delivery_event_number", delivery.c.event_number, delivery.c.webhook_id
 Index("ix_delivery_state", delivery.c.state, delivery.c.next_at)
 Index("ix_delivery_webhook_id", delivery.c.webhook_id, delivery.c.number)
 
-
 plan = Table(
     "plan",
     metadata,
@@ -237,6 +236,19 @@ plan = Table(
     Column("made_at", Moment, nullable=False),
     Column("arrivals", Integer, nullable=False),
     Column("document", Text, nullable=False),
+)
+
+act = Table(
+    "act",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("node", String(255), nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("who", String(300), nullable=False),
+    Column("before", String(16), nullable=False),
+    Column("after", String(16), nullable=False),
+    Column("why", Text, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 meta = Table(

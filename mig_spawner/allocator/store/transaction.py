@@ -26,6 +26,7 @@ from mig_spawner.allocator.store.base import (
     Transaction,
 )
 from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
+from mig_spawner.allocator.store.past import SQLHistory
 from mig_spawner.allocator.store.session import Session
 from mig_spawner.allocator.store.sql_outbox import SQLOutbox
 from mig_spawner.allocator.store.sql_plans import SQLPlans
@@ -37,7 +38,7 @@ from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
 
 
-class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, Transaction):
+class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
     """The port's `Transaction` on an open connection; the store begins and ends it.
 
     Attributes:

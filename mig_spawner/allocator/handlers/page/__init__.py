@@ -7,10 +7,27 @@ from typing import Final
 
 from mig_spawner.allocator.handlers.page.base import PageHandler
 from mig_spawner.allocator.handlers.page.fleet import Map
-from mig_spawner.allocator.handlers.page.own import Slices
+from mig_spawner.allocator.handlers.page.lease import End, Leases, Queue
+from mig_spawner.allocator.handlers.page.menu import Menu
+from mig_spawner.allocator.handlers.page.node import Cordon, Drain, Node, Nodes, Uncordon
+from mig_spawner.allocator.handlers.page.own import LeasePage, Release, Slices
+from mig_spawner.allocator.handlers.page.past import Audit, Ended
 
 PAGES: Final[Sequence[tuple[str, type[PageHandler]]]] = (
     ("", Slices),
+    ("history", Ended),
+    ("leases/{id}", LeasePage),
+    ("leases/{id}/release", Release),
     ("admin/map", Map),
+    ("admin/leases", Leases),
+    ("admin/leases/{id}/end", End),
+    ("admin/queue", Queue),
+    ("admin/nodes", Nodes),
+    ("admin/nodes/{node}", Node),
+    ("admin/nodes/{node}/cordon", Cordon),
+    ("admin/nodes/{node}/uncordon", Uncordon),
+    ("admin/nodes/{node}/drain", Drain),
+    ("admin/menu", Menu),
+    ("admin/audit", Audit),
 )
 """What is served under the service prefix; `{…}` is one part of a path."""

@@ -32,6 +32,10 @@ class Did(StrEnum):
     """What was just done, as the page that follows tells it."""
 
     RELEASED = "released"
+    ENDED = "ended"
+    CORDONED = "cordoned"
+    UNCORDONED = "uncordoned"
+    DRAINED = "drained"
 
     @property
     def sentence(self) -> str:
@@ -40,6 +44,10 @@ class Did(StrEnum):
 
 _DONE: Final = {
     Did.RELEASED: "The slice was given back. It is free for others once its pod is gone.",
+    Did.ENDED: "The lease was ended. Its slice is given on when its pod is gone and its device idle.",
+    Did.CORDONED: "The node is cordoned: nothing more is granted on it.",
+    Did.UNCORDONED: "Slices of the node are granted again.",
+    Did.DRAINED: "The node is cordoned and its leases end. It is empty when the pods are gone.",
 }
 
 

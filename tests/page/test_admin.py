@@ -1,0 +1,128 @@
+"""What admins see: leases, queue, nodes with their layout, menu and audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.page.site import Site, furnish, site
+
+ADMIN = ["admin/map", "admin/leases", "admin/queue", "admin/nodes", "admin/nodes/n1", "admin/menu", "admin/audit"]
+
+
+async def _page(site: Site, path: str, who: str = "root") -> BeautifulSoup:
+    async with site.http(who) as http:
+        answer = await http.get(path)
+    assert answer.status_code == 200, answer.text
+    return BeautifulSoup(answer.text, "html.parser")
+
+
+def _rows(page: BeautifulSoup) -> list[list[str]]:
+    return [[cell.get_text(" ", strip=True) for cell in row.select("th, td")] for row in page.select("tbody tr")]
+
+
+@pytest.mark.parametrize("path", ADMIN)
+async def test_they_are_for_admins(site: Site, path: str) -> None:
+    await furnish(site)
+    for who, status in (("root", 200), ("ann", 403), ("", 302)):
+        async with site.http(who) as http:
+            assert (await http.get(path)).status_code == status, who
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["ann", "bob/train", "ann/other", "bob", "dora", "fay/<b>x</b>"]),
+        ("text=BOB", ["bob/train", "bob"]),
+        ("text=GPU-n1-1", ["bob/train"]),
+        ("state=queued", ["fay/<b>x</b>"]),
+        ("state=active&text=n1", ["ann", "bob/train"]),
+        ("text=%25", []),
+    ],
+)
+async def test_leases_are_searched(site: Site, query: str, found: list[str]) -> None:
+    await furnish(site)
+    assert [row[0] for row in _rows(await _page(site, f"admin/leases?{query}"))] == found
+
+
+async def test_many_leases_come_in_pages(site: Site) -> None:
+    for n in range(60):
+        await site.own(f"p{n}", accelerator_partition_type="1g.10gb")
+    first = await _page(site, "admin/leases?state=queued")
+    link = first.select_one(".pages a[rel=next]")
+    assert link is not None
+    second = await _page(site, f"admin/leases{link['href']}")
+    assert [row[0] for row in _rows(first) + _rows(second)] == [f"p{n}" for n in range(60)]
+    assert second.select_one(".pages a[rel=next]") is None
+
+
+async def test_the_queue_says_the_order_and_why(site: Site) -> None:
+    await furnish(site)
+    await site.own("gus", accelerator_partition_type="7g.80gb")
+    rows = _rows(await _page(site, "admin/queue"))
+    assert [row[:2] for row in rows] == [["1", "fay/<b>x</b>"], ["2", "gus"]]
+    assert all("7g.80gb" in row[4] for row in rows)
+
+
+async def test_a_node_shows_what_should_be_beside_what_is(site: Site) -> None:
+    leases = await furnish(site)
+    rows = {(row[0], row[1]): row[2:] for row in _rows(await _page(site, "admin/nodes/n1"))}
+    placed = leases["active"].placement
+    assert placed is not None
+    where = (placed.gpu_uuid, f"{placed.start} to {placed.start + placed.size - 1}")
+    assert rows[where] == ["2g.20gb, for ann", "2g.20gb, 0 process(es)", "as intended"]
+    assert rows["GPU-n1-1", "all"] == ["uncut, for bob/train", "uncut", "as intended"]
+    foreign = _rows(await _page(site, "admin/nodes/n2"))
+    assert {row[4] for row in foreign} == {"not ours, left alone"}
+
+
+async def test_a_node_shows_what_is_still_to_be_made_and_destroyed(site: Site) -> None:
+    node = await site.rig.node()
+    lease = await site.own("zoe", accelerator_partition_type="3g.40gb")
+    [row] = _rows(await _page(site, "admin/nodes/n1"))
+    assert row[2:] == ["3g.40gb, for zoe", "\N{EN DASH}", "still to be made"]
+    await node.turn()
+    await site.rig.release(await site.rig.state(lease))
+    await node.report()
+    [row] = _rows(await _page(site, "admin/nodes/n1"))
+    assert row[2:] == ["nothing", "3g.40gb, 0 process(es)", "to be destroyed"]
+
+
+async def test_the_list_of_nodes_says_what_is_wrong(site: Site) -> None:
+    await furnish(site)
+    rows = {row[0]: row for row in _rows(await _page(site, "admin/nodes"))}
+    assert rows["n1"][1] == "grants"
+    assert "GPU-n2-1 is bad" in rows["n2"][6]
+
+
+async def test_the_menu_as_anybody_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "service-token-for-tests")
+    menu = {
+        "currency": "credits",
+        "contact": "gpu-help@example.org",
+        "entries": [
+            {"display_name": "Small", "profile": "1g.10gb", "price": 0.5, "default": True},
+            {"display_name": "Big", "profile": "3g.40gb", "groups": ["research"], "from": "2026-05-01"},
+        ],
+    }
+    async with site(tmp_path, menu=menu) as running:
+        plain = await _page(running, "admin/menu")
+        assert [row[-1] for row in _rows(plain)] == ["everybody", "research"]
+        assert "gpu-help@example.org" in plain.get_text()
+        someone = _rows(await _page(running, "admin/menu?user=ann"))
+        assert someone[1][2].startswith("no: ")
+        member = _rows(await _page(running, "admin/menu?groups=lab,+research&day=2026-06-01"))
+        assert [row[2] for row in member] == ["yes", "yes"]
+        early = _rows(await _page(running, "admin/menu?groups=research&day=2026-04-30"))
+        assert early[1][2].startswith("no: ")
+
+
+async def test_the_audit_is_newest_first_and_searched(site: Site) -> None:
+    leases = await furnish(site)
+    rows = _rows(await _page(site, "admin/audit"))
+    assert len(rows) >= 10
+    assert rows[-1][4].startswith("ann/ asks for")
+    found = _rows(await _page(site, f"admin/audit?text={leases['whole'].lease_id}"))
+    assert {row[2] for row in found} == {f"lease {leases['whole'].lease_id}"}
