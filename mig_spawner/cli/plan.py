@@ -27,7 +27,8 @@ _PATH = click.Path(path_type=Path)
 @click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
               help="Arrivals in the rehearsals of auto.")  # fmt: skip
 @click.option("--no-trial", is_flag=True, help="Sums only; nothing is simulated.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="How the plan is written.")  # fmt: skip
 @click.option("--output", type=_PATH, help="Write there instead of to the terminal.")
 @click.option("--mig-parted", type=_PATH, help="Write the best layout that is cut once as a mig-parted file.")
 @click.option("--quiet", is_flag=True, help="Do not say what is being worked out.")

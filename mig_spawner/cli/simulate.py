@@ -40,7 +40,8 @@ _PATH = click.Path(path_type=Path)
 @click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
               help="Arrivals in the rehearsals of auto.")  # fmt: skip
 @click.option("--no-bound", is_flag=True, help="Leave out what would be if all could be moved.")
-@click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
+              help="How the result is written.")  # fmt: skip
 @click.option("--output", type=_PATH, help="Write there instead of to the terminal.")
 @click.option("--plot", type=_PATH, help="A picture as well: a .png or .svg file.")
 @click.option("--save-trace", type=_PATH, help="Write the arrivals of the first scenario, seed 1, as CSV.")

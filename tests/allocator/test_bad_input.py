@@ -56,11 +56,11 @@ BAD_LEASES: list[tuple[str, bytes | str | object, int, str]] = [
     ("memory negative", {"holder": HOLDER, "min_memory": -1}, 400, "min_memory"),
     ("memory NaN", b'{"holder": {"user_id": "1"}, "min_memory": NaN}', 400, "min_memory"),
     ("memory infinite", b'{"holder": {"user_id": "1"}, "min_memory": 1e999}', 400, "min_memory"),
-    ("both", {"holder": HOLDER, "min_memory": 1, "accelerator_partition_type": "1g.10gb"}, 400, "not both"),
+    ("both", {"holder": HOLDER, "min_memory": 1, "accelerator_partition_type": "1g.10gb"}, 400, "in one way only"),
     ("wait forever back", {"holder": HOLDER, "wait_budget": -1}, 400, "wait_budget"),
     ("wait NaN", b'{"holder": {"user_id": "1"}, "wait_budget": NaN}', 400, "wait_budget"),
     ("duration zero", {"holder": HOLDER, "duration": 0}, 400, "duration"),
-    ("huge", b'{"holder": "' + b"x" * (3 * 1024 * 1024) + b'"}', 413, "larger than 64 KiB"),
+    ("huge", b'{"holder": "' + b"x" * (3 * 1024 * 1024) + b'"}', 413, "larger than 512 KiB"),
 ]
 
 
