@@ -55,7 +55,7 @@ async def agent(
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "mig_spawner.cli", "agent", "--driver=nvml", "--node=node-a"),
-        *(f"--allocator-url={ledger.url}", "--report-interval=0.5"),
+        *(f"--allocator-url={ledger.url}", "--report-interval=0.5", "--metrics-bind=127.0.0.1:0"),
         env=environment(library, state=node.path) | {"MIG_AGENT_TOKEN": AGENT_TOKEN},
         stderr=asyncio.subprocess.PIPE,
     )

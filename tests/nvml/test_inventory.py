@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mig_spawner.agent.driver.base import GPUInfo
+from mig_spawner.agent.driver.base import GPUInfo, Vitals
 from mig_spawner.errors import DeviceLost, DeviceNotFound, DriverError, NotSupported
 from mig_spawner.testing.gpu import Verb, find_model
 from tests.nvml import probe
@@ -305,3 +305,11 @@ def test_a_fault_of_the_driver_spoils_the_gpu_and_no_other(make_bench: MakeBench
     bench.node.fail_next(Verb.LIST_INSTANCES, gpu_uuid=first)
     assert [g.health for g in bench.run(probe.observe)] == ["bad", "ok"]
     assert [g.health for g in bench.run(probe.observe)] == ["ok", "ok"]
+
+
+def test_a_counter_that_cannot_be_read_does_not_make_a_gpu_sick(bench: Bench) -> None:
+    for function in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"):
+        bench.node.fail(function, 999)
+    (gpu,) = bench.node.gpu_uuids()
+    assert bench.driver.vitals(gpu) == Vitals()
+    assert bench.driver.vitals(gpu) == Vitals(0, False, False, None)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_uint
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pynvml
 
 from mig_spawner.agent.driver import code
 from mig_spawner.agent.driver.base import Instance, Vitals
-from mig_spawner.errors import DeviceNotFound, DriverError, NoPermission, NotSupported
+from mig_spawner.errors import DeviceLost, DeviceNotFound, DriverError, NotSupported
 
+T = TypeVar("T")
 Handle = Any
 """An opaque handle of NVML."""
 
@@ -187,19 +188,27 @@ def pci_device_id(gpu: Handle) -> str:
 
 
 def vitals(gpu: Handle) -> Vitals:
-    """What a GPU counts and what waits for its next reset. What it does not count is None."""
-    errors = remap_pending = remap_failed = mode_pending = None
-    with suppress(NotSupported, NoPermission), translated("counting memory errors"):
-        errors = int(
-            pynvml.nvmlDeviceGetTotalEccErrors(gpu, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
-        )
-    with suppress(NotSupported, NoPermission), translated("reading remapped rows"):
-        _corrected, _uncorrected, pending, failed = pynvml.nvmlDeviceGetRemappedRows(gpu)
-        remap_pending, remap_failed = bool(pending), bool(failed)
-    with suppress(NotSupported, NoPermission), translated("reading the MIG mode"):
-        current, wanted = pynvml.nvmlDeviceGetMigMode(gpu)
-        mode_pending = None if current == wanted else bool(wanted == pynvml.NVML_DEVICE_MIG_ENABLE)
-    return Vitals(errors, remap_pending, remap_failed, mode_pending)
+    """What a GPU counts and what waits for its next reset. What it does not count is None, and no reason to call it sick."""
+    kind, counter = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+    errors = _counted("counting memory errors", lambda: int(pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter)))
+    rows = _counted("reading remapped rows", lambda: tuple(map(bool, pynvml.nvmlDeviceGetRemappedRows(gpu))))
+    modes = _counted("reading the MIG mode", lambda: tuple(map(bool, pynvml.nvmlDeviceGetMigMode(gpu))))
+    return Vitals(
+        memory_errors=errors,
+        remap_pending=None if rows is None else rows[2],
+        remap_failed=None if rows is None else rows[3],
+        mode_pending=None if modes is None or modes[0] == modes[1] else modes[1],
+    )
+
+
+def _counted(doing: str, ask: Callable[[], T]) -> T | None:
+    try:
+        with translated(doing):
+            return ask()
+    except DeviceLost:
+        raise
+    except DriverError:
+        return None
 
 
 @contextmanager
