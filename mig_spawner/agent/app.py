@@ -17,18 +17,17 @@ from traitlets.config import Application
 from mig_spawner._version import __version__
 from mig_spawner.agent.board import Board
 from mig_spawner.agent.driver.base import Driver
-from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.loop import AgentLoop
 from mig_spawner.agent.owner import owners, programs
 from mig_spawner.agent.thread import DriverThread
 from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import InvalidRequest, MigSpawnerError
-from mig_spawner.testing.gpu import SimulatedNode
 from mig_spawner.wire.client import ONCE, AllocatorClient
 
 if TYPE_CHECKING:
     from mig_spawner.agent.metrics import MetricsServer
+    from mig_spawner.testing.gpu import SimulatedNode
 
 TOKEN_VARIABLE = "MIG_AGENT_TOKEN"  # noqa: S105  # the name of the variable, not a token
 _MAX_GPUS = 16
@@ -197,6 +196,10 @@ class AgentApp(Application):
                     "The NVML binding is not installed. Run: pip install 'mig-spawner[agent]'."
                 ) from error
             return NVMLDriver()
+        # Not before they are wanted: an agent of real GPUs has no use for them, and little memory.
+        from mig_spawner.agent.driver.fake import FakeDriver
+        from mig_spawner.testing.gpu import SimulatedNode
+
         node = SimulatedNode(
             self.node, parse_gpus(self.gpus), state_file=Path(self.state_file) if self.state_file else None
         )
