@@ -50,7 +50,8 @@ from mig_spawner.errors import InvalidRequest, StoreError
 T = TypeVar("T")
 
 TICK_S: Final = 1.0
-THREADS: Final = 4
+THREADS: Final = 16
+"""So many requests at once read, or stand in line and share a commit."""
 BACKLOG: Final = 1024
 SHUTDOWN_S: Final = 5
 

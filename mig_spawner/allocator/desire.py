@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from mig_spawner.allocator.ledger import Ledger
@@ -14,16 +16,19 @@ _WITHOUT_DEVICE: Final = (EndReason.DEVICE_LOST, EndReason.NODE_REBOOTED)
 
 def refresh_desired(ledger: Ledger) -> None:
     """Write the desired state of every node where it differs, under a new generation."""
+    holding: dict[str, list[Holding]] = defaultdict(list)
+    for lease in ledger.holding.values():
+        holding[lease.grant.node].append(lease)
     for node in list(ledger.nodes.values()):
-        desired = desired_node(ledger, node)
+        desired = desired_node(ledger, node, holding[node.name])
         if desired != node.desired:
             generation = ledger.tx.next_generation()
             ledger.tx.put_desired(node.name, desired.model_copy(update={"generation": generation}))
 
 
-def desired_node(ledger: Ledger, node: NodeRecord) -> DesiredNode:
-    """The desired state of a node, under the generation it has."""
-    wanted = [lease for lease in ledger.holding.values() if lease.grant.node == node.name and _is_wanted(lease)]
+def desired_node(ledger: Ledger, node: NodeRecord, holding: Iterable[Holding]) -> DesiredNode:
+    """The desired state of a node, which has these leases, under the generation it has."""
+    wanted = [lease for lease in holding if _is_wanted(lease)]
     return DesiredNode(
         generation=node.desired.generation,
         instances=tuple(

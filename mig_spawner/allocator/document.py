@@ -239,7 +239,7 @@ class NodeList(Answer):
 def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:
     """What is known of a node."""
     report = node.report
-    states = {state.gpu.gpu_uuid: state for state in ledger.fleet if state.node == node.name}
+    states = {state.gpu.gpu_uuid: state for state in ledger.gpus_of(node.name)}
     return NodeDocument(
         node=node.name,
         reported_at=node.reported_at,

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant
 from mig_spawner.domain.fleet import Device, GPUState
@@ -83,15 +84,10 @@ def fleet_of(
     """Every GPU of every node, in the order of names and reports. Who is blind does not know the pods, so nothing is to be had."""
     everywhere = "the pods of the cluster have not been listed yet" if blind else None
     return [
-        _state(
-            node,
-            node.gpus[document.gpu_uuid],
-            document,
-            occupied,
-            everywhere or _node_trouble(node, now, silent_after),
-        )
+        _known_state(node, document, occupied, trouble)
         for node in nodes
         if node.report is not None
+        for trouble in (everywhere or _node_trouble(node, now, silent_after),)
         for document in node.report.gpus
         if owners.get(document.gpu_uuid) == node.name
     ]
@@ -110,6 +106,40 @@ def _gpu_trouble(document: GPUDocument) -> str | None:
         return None
     why = f": {document.health_reason}" if document.health_reason else ""
     return f"GPU {document.gpu_uuid} is {document.health}{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What the state of a GPU was last derived from, and that state. The same facts give the same state: this spares work, and holds no
+    truth of its own."""
+
+    facts: tuple[object, ...]
+    ours: list[Taken]
+    state: GPUState
+
+
+_LAST: dict[str, _Derived] = {}
+_MOST: Final = 50_000
+
+
+def _known_state(node: NodeRecord, document: GPUDocument, occupied: Occupied, trouble: str | None) -> GPUState:
+    """`_state`, worked out only when one of its facts is another one. A report that did not change is the same object."""
+    uuid = document.gpu_uuid
+    gpu, ours = node.gpus[uuid], occupied.taken.get(uuid, [])
+    known = _LAST.get(uuid)
+    if (
+        known is not None
+        and known.facts[0] is gpu
+        and known.facts[1] is document
+        and known.facts[2:] == (node.name, trouble, occupied.devices)
+        and known.ours == ours
+    ):
+        return known.state
+    state = _state(node, gpu, document, occupied, trouble)
+    if len(_LAST) >= _MOST:
+        _LAST.clear()
+    _LAST[uuid] = _Derived((gpu, document, node.name, trouble, occupied.devices), list(ours), state)
+    return state
 
 
 def _state(node: NodeRecord, gpu: GPU, document: GPUDocument, occupied: Occupied, trouble: str | None) -> GPUState:

@@ -6,6 +6,7 @@ own moves, so that every rule of the same transaction sees the same facts.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
@@ -49,6 +50,8 @@ class Ledger:
     _usage: dict[str, tuple[UsageDocument, ...]] | None = None
     _remnants: list[Remnant] | None = None
     _fleet: list[GPUState] | None = None
+    _by_node: tuple[list[GPUState], dict[str, list[GPUState]]] | None = None
+    _owners: dict[str, str] | None = None
     _blind: bool | None = None
     _ranking: Ranking | None = None
     _held: Held | None = None
@@ -103,14 +106,19 @@ class Ledger:
         return self._remnants
 
     @property
+    def owners(self) -> dict[str, str]:
+        """Which node a GPU belongs to, by `gpu_uuid`."""
+        if self._owners is None:
+            self._owners = self.tx.gpu_owners()
+        return self._owners
+
+    @property
     def fleet(self) -> list[GPUState]:
         """Every GPU as it is now, after the moves made so far."""
         if self._fleet is None:
             taken = occupied(self.holding.values(), self.remnants, self.pods)
             silent_after = self.setting.node_silent_after
-            states = fleet_of(
-                self.nodes.values(), self.tx.gpu_owners(), taken, self.now, silent_after, blind=self.blind
-            )
+            states = fleet_of(self.nodes.values(), self.owners, taken, self.now, silent_after, blind=self.blind)
             self._fleet = [state for state in states if state.gpu.gpu_uuid not in self.broken]
         return self._fleet
 
@@ -160,7 +168,7 @@ class Ledger:
     def forget(self) -> None:
         """Read nodes, pods and what follows from them again: this transaction has written them."""
         self._usage = None
-        self._nodes = self._pods = self._remnants = self._fleet = self._blind = None
+        self._nodes = self._pods = self._remnants = self._fleet = self._owners = self._blind = None
 
     def exclude(self, gpu_uuid: str) -> None:
         """Ask no more for this GPU in this transaction."""
@@ -169,6 +177,16 @@ class Ledger:
 
     def pod_of(self, lease_id: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.lease_id == lease_id), None)
+
+    def gpus_of(self, node: str) -> list[GPUState]:
+        """The part of the fleet that sits in a node."""
+        fleet = self.fleet
+        if self._by_node is None or self._by_node[0] is not fleet:
+            by_node: dict[str, list[GPUState]] = defaultdict(list)
+            for state in fleet:
+                by_node[state.node].append(state)
+            self._by_node = fleet, by_node
+        return self._by_node[1].get(node, [])
 
     def orphan_on(self, placement: Placement) -> Pod | None:
         """A pod without a lease that says it lives on some of these memory slices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -339,22 +339,29 @@ async def until(question: Callable[[], Awaitable[T]], seconds: float = 10) -> T:
 
 
 def check_ledger(database: Path) -> None:
-    """What must always hold, read from the file itself.
-
-    No two leases share a memory slice, one open lease for each holder, every holding lease has its slices and nobody else's, and the
-    audit tells the whole life of every lease.
-    """
+    """`check_tables`, read from the file of SQLite itself."""
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20, isolation_level=None)
     connection.row_factory = sqlite3.Row
     try:
         connection.execute("BEGIN")  # one state of it, whoever writes meanwhile
-        leases = connection.execute("SELECT * FROM lease").fetchall()
-        holds = {(r["gpu_uuid"], r["memory_slice"]): r["lease_id"] for r in connection.execute("SELECT * FROM hold")}
-        remnants = connection.execute("SELECT * FROM remnant").fetchall()
-        audit = connection.execute("SELECT * FROM audit ORDER BY number").fetchall()
+        check_tables(lambda query: connection.execute(query).fetchall())
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     finally:
         connection.close()
+
+
+def check_tables(rows: Callable[[str], Sequence[Any]]) -> None:
+    """What must always hold, read past the store.
+
+    No two leases share a memory slice, one open lease for each holder, every holding lease has its slices and nobody else's, and the
+    audit tells the whole life of every lease, in the order of the database's times.
+
+    Args:
+        rows: what a query finds, by the names of its columns.
+    """
+    leases, remnants = rows("SELECT * FROM lease"), rows("SELECT * FROM remnant")
+    holds = {(r["gpu_uuid"], r["memory_slice"]): r["lease_id"] for r in rows("SELECT * FROM hold")}
+    audit = rows("SELECT * FROM audit ORDER BY number")
     expected: dict[tuple[str, int], str] = {}
     for row in [*(r for r in leases if r["state"] not in ("queued", "closed")), *remnants]:
         for memory_slice in range(row["start"], row["start"] + row["size"]):
@@ -364,6 +371,8 @@ def check_ledger(database: Path) -> None:
     assert holds == expected
     holders = [(r["user_id"], r["server_name"]) for r in leases if r["open"]]
     assert len(holders) == len(set(holders))
+    times = [row["at"] for row in audit]
+    assert times == sorted(times), "times are the database's, which go on"
     lives: dict[str, list[Any]] = defaultdict(list)
     for row in audit:
         lives[row["lease_id"]].append(row)

@@ -1,26 +1,38 @@
 """Anything may happen in any order; what must always hold is checked after every step.
 
-The nodes, their agents and the pods are honest but slow, sick, silent and rebooted. The property that everything is for: while a
-process of one holder runs on a memory slice, no other holder is given that slice.
+The nodes, their agents and the pods are honest but slow, sick, silent, rebooted and lost; the allocator is killed in the middle of
+what it does, and there are two of them. The property that everything is for: while a process of one holder runs on a memory slice, no
+other holder is given that slice.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from mig_spawner.allocator.node import NodeService
+from mig_spawner.allocator.pods.base import PodListing, PodSighting
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
 from mig_spawner.allocator.setting import Setting
-from mig_spawner.allocator.store.sql import SQLStore
+from mig_spawner.allocator.sighting import begin_watch, forget_pods, see_pods
+from mig_spawner.allocator.store.base import Store, Transaction
 from mig_spawner.allocator.timer import tick
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Closed, EndReason, Granted, PodFate, Queued
@@ -29,12 +41,18 @@ from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest, LeaseState
 from mig_spawner.wire.node import DesiredNode, Health
-from tests.allocator.rig import Board, Clock, Node, check_ledger
+from tests.allocator.rig import Board, Clock, Node, check_tables
+from tests.allocator.store.place import Place, postgres_place, sqlite_place
+from tests.postgres.fixture import postgres
+from tests.postgres.server import Server
+
+__all__ = ["postgres"]
 
 SETTING = Setting()
 PROFILES = (None, "1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.6gb", "2g.12gb")
 PICK = st.integers(0, 7)
 SLACK = timedelta(seconds=3)
+STEPS = 2000
 _nobody = AllocatorClient("http://127.0.0.1:1", "never-used")
 
 
@@ -45,22 +63,50 @@ class Running:
     board: Board
     placement: Placement
     whole: bool
+    device_uuid: str
+
+
+class _KilledError(Exception):
+    """The process is gone."""
+
+
+@dataclass
+class Dying:
+    """A store whose process is killed at the end of its next writing transaction, before the commit or after it."""
+
+    store: Store
+    committed: bool
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        with self.store.writing() as tx:
+            yield tx
+            if not self.committed:
+                raise _KilledError
+        raise _KilledError
 
 
 class Ledgers(RuleBasedStateMachine):
-    """The rules are what holders, agents, nodes and time may do."""
+    """The rules are what holders, agents, nodes and time may do, and what becomes of the allocators.
 
-    def __init__(self) -> None:
+    Args:
+        place: an empty one, for this example only.
+        end: removes it.
+        replicas: how many allocators share the ledger; they are asked in turn.
+        count: called after each step.
+    """
+
+    def __init__(self, place: Place, end: Callable[[], None], replicas: int, count: Callable[[], None]) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="mig-model-"))
+        self.place, self._end, self._count_step = place, end, count
         self.clock = Clock()
-        self.store = SQLStore(f"sqlite:///{self.folder / 'ledger.sqlite'}", clock=self.clock)
-        self.store.open()
-        self.desk = Desk(self.store, SETTING, self._granted_where_allowed)
-        self.service, self.nodes_service = LeaseService(self.desk), NodeService(self.desk)
+        self.setting = SETTING
+        self.stores = [place.store(clock=self.clock) for _ in range(replicas)]
+        self.asked = 0
         cut, fixed = Board(find_model("a100-80gb").gpu("GPU-a")), Board(find_model("a30").gpu("GPU-b"), dynamic=False)
         fixed.add("1g.6gb", 0)
         fixed.add("2g.12gb", 2)
+        self.cut, self.fixed = cut, fixed
         self.nodes = [Node("n1", _nobody, [cut]), Node("n2", _nobody, [fixed])]
         self.desired: dict[str, DesiredNode] = {}
         self.running: dict[str, Running] = {}
@@ -68,24 +114,44 @@ class Ledgers(RuleBasedStateMachine):
         self.outsider = False
 
     def teardown(self) -> None:
-        self.store.close()
-        shutil.rmtree(self.folder)
+        self.place.close()
+        self._end()
 
-    @initialize()
-    def first_reports(self) -> None:
+    @property
+    def store(self) -> Store:
+        """The next replica's."""
+        self.asked += 1
+        return self.stores[self.asked % len(self.stores)]
+
+    @property
+    def desk(self) -> Desk:
+        return Desk(self.store, self.setting, self._granted_where_allowed)
+
+    @property
+    def service(self) -> LeaseService:
+        return LeaseService(self.desk)
+
+    @property
+    def nodes_service(self) -> NodeService:
+        return NodeService(self.desk)
+
+    @initialize(watches=st.booleans())
+    def first_reports(self, watches: bool) -> None:
+        self.setting = replace(SETTING, watches_pods=watches)
+        for store in self.stores:
+            self._begin(store)
+        self.kubernetes_lists_pods()
         for number in range(len(self.nodes)):
             self.report(number)
 
     def _picked(self, pick: int) -> str:
         """One of the newest leases that are known, open ones rather than closed ones."""
-        with self.store.reading() as tx:
-            found = [row.lease_id for row in tx.audit() if row.before is None]
-            newest = sorted(found[-8:], key=lambda lease_id: isinstance(tx.lease(lease_id), Closed))
-        return newest[pick % len(newest)]
+        newest = self.place.rows("SELECT lease_id, open FROM lease ORDER BY number DESC LIMIT 8")
+        newest.sort(key=lambda row: not row["open"])
+        return str(newest[pick % len(newest)]["lease_id"])
 
     def _any_lease(self) -> bool:
-        with self.store.reading() as tx:
-            return bool(tx.audit())
+        return bool(self.place.rows("SELECT 1 AS one FROM lease LIMIT 1"))
 
     # Holders
 
@@ -105,7 +171,8 @@ class Ledgers(RuleBasedStateMachine):
         try:
             self.service.acquire(request, who="hub")
         except AllocatorRefused as refused:
-            if refused.code != "conflict":
+            # Nothing can serve a slice of a GPU that is not there.
+            if refused.code != "conflict" and (refused.code != "impossible" or self.nodes[0].boards):
                 raise
 
     @precondition(lambda self: self._any_lease())
@@ -149,7 +216,7 @@ class Ledgers(RuleBasedStateMachine):
         if not held and (not late or lease_id in self.confirmed_gone):
             return
         place = Placement(lease.placement.gpu_uuid, lease.placement.start, lease.placement.size)
-        board = next(b for node in self.nodes for b in node.boards if b.gpu.gpu_uuid == place.gpu_uuid)
+        board = next(b for b in (self.cut, self.fixed) if b.gpu.gpu_uuid == place.gpu_uuid)
         whole = lease.placement.profile is None
         exists = (
             board.mig_enabled is False
@@ -157,7 +224,7 @@ class Ledgers(RuleBasedStateMachine):
             else any(i.mig_uuid == lease.device_uuid for i in board.instances.values())
         )
         if exists:
-            self.running[lease_id] = Running(board, place, whole)
+            self.running[lease_id] = Running(board, place, whole, lease.device_uuid)
             self._count(board)
 
     def pod_ends(self, pick: int) -> None:
@@ -170,8 +237,43 @@ class Ledgers(RuleBasedStateMachine):
         on = [r for r in self.running.values() if r.board is board]
         board.run(sum(r.whole for r in on))
         for start, _, _ in list(board.instances):
-            others = self.outsider and board is self.nodes[1].board
+            others = self.outsider and board is self.fixed
             board.run(others + sum(not r.whole and r.placement.start == start for r in on), start)
+
+    # Allocators
+
+    def _begin(self, store: Store) -> None:
+        """What an allocator does first."""
+        (begin_watch if self.setting.watches_pods else forget_pods)(Desk(store, self.setting, lambda _: None))
+
+    @rule(
+        replica=st.integers(0, 1),
+        user=st.integers(0, 4),
+        profile=st.sampled_from(PROFILES),
+        at=st.sampled_from(["rest", "before", "after"]),
+        back=st.booleans(),
+    )
+    def an_allocator_is_killed(self, replica: int, user: int, profile: str | None, at: str, back: bool) -> None:
+        """While it does nothing, or before or after the commit of somebody's request; and started again, on the same ledger."""
+        number = replica % len(self.stores)
+        if at != "rest":
+            dying: Any = Dying(self.stores[number], committed=at == "after")
+            request = LeaseRequest(holder=HolderDocument(user_id=str(user)), accelerator_partition_type=profile)
+            with suppress(_KilledError, AllocatorRefused):
+                LeaseService(Desk(dying, self.setting, lambda _: None)).acquire(request, who="hub")
+        self.stores[number].close()
+        self.place.stores.remove(self.stores[number])
+        self.stores[number] = self.place.store(clock=self.clock)
+        self._begin(self.stores[number])
+        if back:
+            self.kubernetes_lists_pods()
+
+    @rule()
+    def kubernetes_lists_pods(self) -> None:
+        """What a watch would show now."""
+        if self.setting.watches_pods:
+            pods = [PodSighting(f"uid-{i}", i, "hub", i, "Running", r.device_uuid) for i, r in self.running.items()]
+            see_pods(self.desk, PodListing(tuple(pods), timedelta(0)))
 
     # Nodes
 
@@ -182,8 +284,13 @@ class Ledgers(RuleBasedStateMachine):
     def agents_catch_up(self) -> None:
         for number, node in enumerate(self.nodes):
             self.report(number)
-            node.obey(self.desired[node.name])
+            self.obey(node)
             self.report(number)
+
+    def obey(self, node: Node) -> None:
+        """An agent can do nothing about a GPU that is not there."""
+        if node.boards:
+            node.obey(self.desired[node.name])
 
     @rule(number=st.integers(0, 1), does=st.sampled_from(["report", "report", "obey", "everything"]))
     def agent(self, number: int, does: str) -> None:
@@ -193,28 +300,31 @@ class Ledgers(RuleBasedStateMachine):
             case "report":
                 self.report(number)
             case "obey":
-                node.obey(self.desired[node.name])
+                self.obey(node)
             case _:
                 self.agents_catch_up()
 
-    @rule(kind=st.sampled_from(["bad", "suspect", "fails", "cordon", "reboot", "outsider"]), over=st.booleans())
+    @rule(kind=st.sampled_from(["bad", "suspect", "lost", "fails", "cordon", "reboot", "outsider"]), over=st.booleans())
     def trouble(self, kind: str, over: bool) -> None:
         """It comes, or all of it is over."""
         node = self.nodes[0]
-        node.board.health, node.board.fails = Health.OK, ""
+        node.boards = [self.cut]
+        self.cut.health, self.cut.fails = Health.OK, ""
         self.nodes_service.cordon(node.name, kind == "cordon" and not over, who="admin")
         self.outsider = kind == "outsider" and not over
-        self._count(self.nodes[1].board)
+        self._count(self.fixed)
         match kind:
             case "bad" | "suspect" if not over:
-                node.board.health = Health(kind)
+                self.cut.health = Health(kind)
+            case "lost" if not over:
+                node.boards = []
             case "fails" if not over:
-                node.board.fails = "InsufficientResources"
+                self.cut.fails = "InsufficientResources"
             case "reboot" if not over:
                 # Instances do not survive it, nor does what ran.
-                self.running = {k: r for k, r in self.running.items() if r.board is not node.board}
-                node.board.instances.clear()
-                self._count(node.board)
+                self.running = {k: r for k, r in self.running.items() if r.board is not self.cut}
+                self.cut.instances.clear()
+                self._count(self.cut)
                 node.applied, node.failures = 0, []
 
     # Time
@@ -260,7 +370,25 @@ class Ledgers(RuleBasedStateMachine):
 
     @invariant()
     def ledger_is_sound(self) -> None:
-        check_ledger(self.folder / "ledger.sqlite")
+        self._count_step()
+        check_tables(self.place.rows)
+
+    @invariant()
+    def engines_suffice(self) -> None:
+        with self.store.reading() as tx:
+            holding = tx.holding()
+        for board in (self.cut, self.fixed):
+            profiles = [
+                profile
+                for lease in holding
+                if lease.grant.placement.gpu_uuid == board.gpu.gpu_uuid and lease.grant.profile_id is not None
+                if (profile := board.gpu.profile_by_id(lease.grant.profile_id)) is not None
+            ]
+            for engine in ("copy", "decoder", "encoder", "jpeg", "ofa"):
+                used = sum(getattr(profile.engines, engine) for profile in profiles)
+                assert used <= getattr(board.gpu.engines, engine), (
+                    f"{used} {engine} engines of {board.gpu.gpu_uuid} are leased"
+                )
 
     @invariant()
     def nobody_meets_anybody(self) -> None:
@@ -276,11 +404,66 @@ class Ledgers(RuleBasedStateMachine):
                     )
 
 
-TestLedgers = pytest.mark.slow(Ledgers.TestCase)
-TestLedgers.settings = settings(
-    max_examples=40,
-    stateful_step_count=50,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "replicas"),
+    [("sqlite", 1), pytest.param("postgres", 2, marks=pytest.mark.postgres)],
+    ids=["sqlite", "postgres"],
 )
+@pytest.mark.timeout(600)
+def test_whatever_happens(
+    kind: str, replicas: int, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new_place = (
+        _postgres_places(request.getfixturevalue("postgres")) if kind == "postgres" else _sqlite_places(tmp_path)
+    )
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    machine = cast("Any", lambda: Ledgers(*new_place(), replicas, count))
+    while steps < STEPS:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=20,
+                stateful_step_count=50,
+                deadline=None,
+                database=None,
+                phases=[Phase.explicit, Phase.generate],
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+            ),
+        )
+    with capsys.disabled():
+        print(f"\n{kind}: {steps} steps of {replicas} allocator(s), all invariants checked after each")
+
+
+NewPlace = Callable[[], tuple[Place, Callable[[], None]]]
+
+
+def _sqlite_places(folder: Path) -> NewPlace:
+    empty = sqlite_place(folder, "empty")
+    empty.store()
+    empty.close()
+
+    def new() -> tuple[Place, Callable[[], None]]:
+        place = sqlite_place(folder)
+        shutil.copy(folder / "empty", str(place.path))
+        return place, lambda: None
+
+    return new
+
+
+def _postgres_places(server: Server) -> NewPlace:
+    like = server.database()
+    empty = postgres_place(server, like)
+    empty.store()
+    empty.close()
+
+    def new() -> tuple[Place, Callable[[], None]]:
+        name = server.database(like=like)
+        return postgres_place(server, name), lambda: server.drop(name)
+
+    return new

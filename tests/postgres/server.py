@@ -103,9 +103,13 @@ class Server:
         """As SQLAlchemy writes it."""
         return f"postgresql+psycopg://{USER}@/{database}?host={self.folder}"
 
+    def conninfo(self, database: str = "postgres") -> str:
+        """As libpq writes it."""
+        return f"host={self.folder} user={USER} dbname={database}"
+
     def connect(self, database: str = "postgres") -> psycopg.Connection:
         """A connection of a test's own, which commits each statement."""
-        return psycopg.connect(host=str(self.folder), user=USER, dbname=database, autocommit=True)
+        return psycopg.connect(self.conninfo(database), autocommit=True)
 
     def database(self, *, like: str = "template1") -> str:
         """A new database, as a copy of another one that nobody is connected to; its name."""

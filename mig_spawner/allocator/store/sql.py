@@ -62,7 +62,7 @@ class SQLStore(Store):
     def __init__(self, where: str | Database, *, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database_of(where) if isinstance(where, str) else where
         self._clock = clock
-        self._writer = Writer(self._begin)
+        self._writer = Writer(self._begin, self._now)
         self._secret = b""
         self._installation_id = ""
 
@@ -142,6 +142,12 @@ class SQLStore(Store):
 
     def _begin(self) -> SQLTransaction:
         return self._first_line(self.database.engine.connect, alone=True)
+
+    def _now(self, connection: Connection) -> datetime:
+        if self._clock is not None:
+            return self._clock().astimezone(UTC)
+        now: datetime = connection.execute(statement.NOW).scalar_one()
+        return now
 
     def _reader(self) -> Connection:
         return self.database.engine.connect().execution_options(**self.database.reading)

@@ -16,6 +16,7 @@ _by_number = t.lease.c.number
 # The transaction
 
 BEGIN: Final = select(current_moment().label("now"), t.meta.c.revision)
+NOW: Final = select(current_moment())
 NEXT_REVISION: Final = update(t.meta).values(revision=t.meta.c.revision + 1)
 _seconds = seconds_since_2025()
 RAISE_GENERATION: Final = update(t.meta).values(
@@ -112,15 +113,21 @@ DROP_REMNANT: Final = delete(t.remnant).where(
 
 # Nodes
 
-_node = [column for column in t.node.c if column is not t.node.c.usage]
+_node = [column for column in t.node.c if column not in (t.node.c.usage, t.node.c.report)]
 NODES: Final = select(*_node).order_by(t.node.c.name)
 USAGE: Final = select(t.node.c.name, t.node.c.usage).order_by(t.node.c.name)
-NODE: Final = select(*_node).where(t.node.c.name == bindparam("name"))
+NODE: Final = select(*_node, t.node.c.report).where(t.node.c.name == bindparam("name"))
+REPORTS: Final = select(t.node.c.name, t.node.c.report).where(t.node.c.name.in_(bindparam("names", expanding=True)))
 ADD_NODE: Final = insert(t.node)
 SET_REPORT: Final = (
     update(t.node)
     .where(t.node.c.name == bindparam("of_node"))
-    .values(report=bindparam("new_report"), reported_at=bindparam("new_reported_at"), usage=bindparam("new_usage"))
+    .values(
+        report=bindparam("new_report"),
+        digest=bindparam("new_digest"),
+        reported_at=bindparam("new_reported_at"),
+        usage=bindparam("new_usage"),
+    )
 )
 SET_DESIRED: Final = (
     update(t.node)
@@ -131,6 +138,7 @@ SET_CORDONED: Final = (
     update(t.node).where(t.node.c.name == bindparam("of_node")).values(cordoned=bindparam("new_cordoned"))
 )
 GPUS: Final = select(t.gpu)
+GPUS_OF: Final = select(t.gpu.c.gpu_uuid).where(t.gpu.c.node == bindparam("of_node"))
 DROP_GPU: Final = delete(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("gpu_uuid"))
 ADD_GPU: Final = insert(t.gpu)
 MOVE_GPU: Final = update(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("of_gpu")).values(node=bindparam("new_node"))

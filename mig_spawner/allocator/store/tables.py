@@ -144,6 +144,7 @@ node = Table(
     Column("cordoned", Boolean, nullable=False),
     Column("generation", Integer, nullable=False, server_default="0"),
     Column("usage", Text),
+    Column("digest", String(64)),
 )
 
 gpu = Table(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 from sqlalchemy import Row, Select
 from sqlalchemy.exc import IntegrityError
 
+from mig_spawner.allocator.store import reports, used
 from mig_spawner.allocator.store import statement as s
 from mig_spawner.allocator.store import tables as t
-from mig_spawner.allocator.store import used
 from mig_spawner.allocator.store.base import (
     AuditRow,
     Holding,
@@ -31,11 +30,14 @@ from mig_spawner.allocator.store.session import Session
 from mig_spawner.allocator.store.sql_outbox import SQLOutbox
 from mig_spawner.allocator.store.sql_plans import SQLPlans
 from mig_spawner.allocator.store.sql_post import SQLPost
-from mig_spawner.domain.gpu import GPU, Placement
+from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.domain.rule import Person
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
 from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
+
+_AT_ONCE: Final = 500
+"""So many reports are read with one statement."""
 
 
 class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
@@ -51,10 +53,10 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
         self.now = now
         self.revision = revision
 
-    def joined(self) -> SQLTransaction:
+    def joined(self, *, now: datetime) -> SQLTransaction:
         """One more in the same transaction of the database."""
         session = Session(self.session.connection, shared=True)
-        return SQLTransaction(session, now=self.now, revision=self.revision)
+        return SQLTransaction(session, now=now, revision=self.revision)
 
     def finish(self, *, changed: bool) -> None:
         """Before the commit: tell those who watch that something changed."""
@@ -120,7 +122,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
 
     def _replace(self, before: Lease, after: Lease) -> None:
         key = {"of_lease": before.lease_id, "from_state": state_of(before)}
-        if self._connection.execute(s.MOVE_LEASE.values(to_row(after)), key).rowcount != 1:
+        if self._connection.execute(s.MOVE_LEASE, to_row(after) | key).rowcount != 1:
             raise InvalidTransition(f"Lease {before.lease_id} is not {state_of(before)} any more.")
 
     def restore(self, lease: Active, *, who: str, why: str) -> None:
@@ -218,11 +220,16 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
     # Nodes
 
     def nodes(self) -> list[NodeRecord]:
-        return [_node(row) for row in self._connection.execute(s.NODES)]
+        rows = self._connection.execute(s.NODES).all()
+        unknown = [row.name for row in rows if not reports.knows(row.name, row.digest)]
+        texts: dict[str, str | None] = {}
+        for some in (unknown[i : i + _AT_ONCE] for i in range(0, len(unknown), _AT_ONCE)):
+            texts |= {row.name: row.report for row in self._connection.execute(s.REPORTS, {"names": some})}
+        return [_node(row, texts.get(row.name)) for row in rows]
 
     def node(self, name: str) -> NodeRecord | None:
         row = self._connection.execute(s.NODE, {"name": name}).one_or_none()
-        return None if row is None else _node(row)
+        return None if row is None else _node(row, row.report)
 
     def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
         rows = self._connection.execute(s.USAGE)
@@ -232,9 +239,17 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
         return {row.gpu_uuid: row.node for row in self._connection.execute(s.GPUS)}
 
     def put_report(self, name: str, report: NodeReport) -> None:
-        # Apart from the rest, which changes seldom: equal texts are parsed once.
-        document, usage = report.model_copy(update={"usage": ()}).model_dump_json(), _usages.dump_json(report.usage)
-        change = {"of_node": name, "new_report": document, "new_reported_at": self.now, "new_usage": usage.decode()}
+        # Apart from the rest, which changes seldom: a digest tells whether it did.
+        kept, usage = report.model_copy(update={"usage": ()}), _usages.dump_json(report.usage).decode()
+        document = kept.model_dump_json()
+        digest = reports.learn(name, document, kept)
+        change = {
+            "of_node": name,
+            "new_report": document,
+            "new_digest": digest,
+            "new_reported_at": self.now,
+            "new_usage": usage,
+        }
         if self._connection.execute(s.SET_REPORT, change).rowcount == 0:
             desired = DesiredNode(generation=self.next_generation())
             self._connection.execute(
@@ -242,7 +257,8 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
                 {
                     "name": name,
                     "report": document,
-                    "usage": usage.decode(),
+                    "usage": usage,
+                    "digest": digest,
                     "reported_at": self.now,
                     "desired": desired.model_dump_json(),
                     "generation": desired.generation,
@@ -252,7 +268,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
         self._own(name, [gpu.gpu_uuid for gpu in report.gpus])
 
     def _own(self, name: str, uuids: Sequence[str]) -> None:
-        owned = {uuid for uuid, node in self.gpu_owners().items() if node == name}
+        owned = set(self._connection.execute(s.GPUS_OF, {"of_node": name}).scalars())
         for uuid in owned.difference(uuids):
             self.changed = True
             self._connection.execute(s.DROP_GPU, {"gpu_uuid": uuid})
@@ -309,7 +325,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
             "claim": claim_to_text(pod.claim),
             "trouble": pod.trouble,
         }
-        if self._connection.execute(s.SET_POD.values(row), {"of_pod": pod.uid}).rowcount == 0:
+        if self._connection.execute(s.SET_POD, row | {"of_pod": pod.uid}).rowcount == 0:
             self._connection.execute(s.ADD_POD, row | {"uid": pod.uid, "since": pod.since})
 
     def drop_pod(self, uid: str) -> None:
@@ -366,14 +382,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
         return [lease for lease in self._leases(query, **parameters) if isinstance(lease, Queued)]
 
 
-@lru_cache(maxsize=1024)
-def _report(text: str) -> tuple[NodeReport, Mapping[str, GPU]]:
-    """A stored report and its GPUs. Parsing is the dear part and a report changes seldom, so equal texts are parsed once."""
-    report = NodeReport.model_validate_json(text)
-    return report, MappingProxyType({gpu.gpu_uuid: gpu.to_domain() for gpu in report.gpus})
-
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16_384)
 def _desired(text: str) -> DesiredNode:
     return DesiredNode.model_validate_json(text)
 
@@ -381,8 +390,8 @@ def _desired(text: str) -> DesiredNode:
 _usages: Final = TypeAdapter(tuple[UsageDocument, ...])
 
 
-def _node(row: Row[Any]) -> NodeRecord:
-    report, gpus = (None, MappingProxyType({})) if row.report is None else _report(row.report)
+def _node(row: Row[Any], text: str | None) -> NodeRecord:
+    report, gpus = reports.of(row.name, row.digest, text)
     return NodeRecord(
         name=row.name,
         report=report,

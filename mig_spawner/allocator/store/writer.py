@@ -12,8 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Final
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from mig_spawner.allocator.store.session import Session
@@ -31,10 +33,12 @@ class Writer:
 
     Args:
         begin: opens a transaction of the database that is alone.
+        now: the time, asked for each who joins one.
     """
 
-    def __init__(self, begin: Callable[[], SQLTransaction]) -> None:
+    def __init__(self, begin: Callable[[], SQLTransaction], now: Callable[[Connection], datetime]) -> None:
         self._begin = begin
+        self._now = now
         self._line = _Line()
         self._batch: _Batch | None = None
 
@@ -51,7 +55,7 @@ class Writer:
         batch = self._batch
         try:
             if batch is None:
-                batch = self._batch = _Batch(self._begin())
+                batch = self._batch = _Batch(self._begin(), self._now)
             with batch.member() as transaction:
                 yield transaction
         finally:
@@ -97,8 +101,9 @@ class _Line:
 class _Batch:
     """A transaction of the database, and those who share it."""
 
-    def __init__(self, first: SQLTransaction) -> None:
+    def __init__(self, first: SQLTransaction, now: Callable[[Connection], datetime]) -> None:
         self._first = first
+        self._now = now
         self._connection = first.session.connection
         self._begun = time.monotonic()
         self._members = 0
@@ -114,7 +119,7 @@ class _Batch:
     def member(self) -> Iterator[SQLTransaction]:
         """One who shares it. What they wrote is undone when they raise; what the others wrote is not."""
         self._members += 1
-        mine = self._first if self._members == 1 else self._first.joined()
+        mine = self._first if self._members == 1 else self._first.joined(now=self._now(self._connection))
         try:
             yield mine
             if mine.session.savepoint is not None:

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
+from psycopg.rows import dict_row
+
 from mig_spawner.allocator.store.memory import MemoryStore
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.domain.lease import Holder, Queued
@@ -25,12 +28,17 @@ class Place:
     Attributes:
         url: None for a ledger in memory.
         execute: run a statement past the store, committed; its rows.
+        rows: what a query finds, by the names of its columns.
+        path: the file, if it is one.
     """
 
     kind: str
     url: str | None
     execute: Callable[[str], list[Any]]
+    rows: Callable[[str], list[dict[str, Any]]] = lambda _: []
+    path: Path | None = None
     stores: list[SQLStore] = field(default_factory=list)
+    ends: list[Callable[[], None]] = field(default_factory=list)
 
     def store(self, *, clock: Callable[[], datetime] | None = None, opened: bool = True) -> SQLStore:
         """A store there; each is a replica of its own."""
@@ -43,6 +51,8 @@ class Place:
     def close(self) -> None:
         for store in self.stores:
             store.close()
+        for end in self.ends:
+            end()
 
 
 _numbers = itertools.count(1)
@@ -57,16 +67,32 @@ def sqlite_place(folder: Path, name: str = "") -> Place:
             connection.commit()
             return rows
 
-    return Place("sqlite", f"sqlite:///{path}", execute)
+    return Place("sqlite", f"sqlite:///{path}", execute, lambda query: sqlite_rows(path, query), path)
+
+
+def sqlite_rows(path: Path, query: str) -> list[dict[str, Any]]:
+    """What a query finds in a file, which is only read."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute(query)]
 
 
 def postgres_place(server: Server, name: str) -> Place:
-    def execute(statement: str) -> list[Any]:
-        with server.connect(name) as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+    own: list[psycopg.Connection[dict[str, Any]]] = []
 
-    return Place("postgres", server.url(name), execute)
+    def rows(statement: str) -> list[dict[str, Any]]:
+        if not own:
+            own.append(psycopg.connect(server.conninfo(name), autocommit=True, row_factory=dict_row))
+        cursor = own[0].execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def close() -> None:
+        for connection in own:
+            connection.close()
+
+    place = Place("postgres", server.url(name), lambda text: [tuple(row.values()) for row in rows(text)], rows)
+    place.ends.append(close)
+    return place
 
 
 def memory_place() -> Place:

@@ -1,0 +1,61 @@
+"""Reports that were parsed before. A report is large and changes seldom: it is read and parsed when its digest is another one.
+
+The digest is read in each transaction, so nothing here can be out of date; one that is not here is read from the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from mig_spawner.domain.gpu import GPU
+from mig_spawner.wire.node import NodeReport
+
+_MOST: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    digest: str
+    report: NodeReport
+    gpus: Mapping[str, GPU]
+
+
+_known: dict[str, _Parsed] = {}
+"""By the name of the node."""
+_NO_GPUS: Final[Mapping[str, GPU]] = MappingProxyType({})
+
+
+def knows(node: str, digest: str | None) -> bool:
+    """Whether `of` needs no text."""
+    known = _known.get(node)
+    return known is not None and known.digest == digest
+
+
+def learn(node: str, text: str, report: NodeReport) -> str:
+    """Keep a report that is about to be written as `text`; its digest."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if len(_known) >= _MOST:
+        _known.clear()
+    _known[node] = _Parsed(digest, report, MappingProxyType({gpu.gpu_uuid: gpu.to_domain() for gpu in report.gpus}))
+    return digest
+
+
+def of(node: str, digest: str | None, text: str | None) -> tuple[NodeReport | None, Mapping[str, GPU]]:
+    """A report and its GPUs as the domain sees them; equal digests give the same objects.
+
+    Args:
+        text: of the report; needed unless `knows` said no.
+    """
+    known = _known.get(node)
+    if known is not None and known.digest == digest:
+        return known.report, known.gpus
+    if text is None:
+        return None, _NO_GPUS
+    report = NodeReport.model_validate_json(text)
+    learn(node, text, report)
+    kept = _known[node]
+    return kept.report, kept.gpus
