@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mig_spawner.agent.app import AgentApp
 from mig_spawner.allocator.app import AllocatorApp
 from mig_spawner.cli import main
 from mig_spawner.spawner import MIGSpawner
+from mig_spawner.wire.menu.schema import menu_schema
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -104,7 +106,16 @@ def _option_text(option: click.Option) -> str:
     return " ".join(part for part in told if part)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"configuration.md": configuration, "cli.md": commands}
+def menu_schema_text() -> str:
+    """The JSON schema of menus."""
+    return json.dumps(menu_schema(), indent=2) + "\n"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "cli.md": commands,
+    "menu.schema.json": menu_schema_text,
+}
 
 
 if __name__ == "__main__":

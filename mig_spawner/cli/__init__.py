@@ -24,6 +24,7 @@ VERBS: Final[Mapping[str, str]] = {
     "demo": "mig_spawner.cli.demo",
     "layout": "mig_spawner.cli.layout",
     "leases": "mig_spawner.cli.leases",
+    "menu": "mig_spawner.cli.menu",
     "plan": "mig_spawner.cli.plan",
     "release": "mig_spawner.cli.release",
     "renew": "mig_spawner.cli.renew",

@@ -40,18 +40,27 @@ class Access:
 
 def with_access(command: F) -> F:
     """Give a command `access`: an `Access`, from options, environment or a file."""
+    return _with_access(command, lambda gather: gather())
 
-    def gather(ctx: click.Context, param: click.Parameter, value: str | None) -> Access:
-        given = ctx.params
+
+def with_optional_access(command: F) -> F:
+    """Give a command `access`: a function that gathers the `Access`, for verbs that do not always need one."""
+    return _with_access(command, lambda gather: gather)
+
+
+def _with_access(command: F, give: Callable[[Callable[[], Access]], Any]) -> F:
+    def gather(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+        given = {name: ctx.params.pop(name) for name in ("ca_file", "token_file", "timeout_s")}
+        return give(lambda: access(given, value))
+
+    def access(given: dict[str, Any], value: str | None) -> Access:
         url = value or ""
         if not url.startswith(("http://", "https://")):
             raise click.BadParameter(
                 f"Say where the allocator is, --url or ${URL_VARIABLE}, like https://hub.example.org/services/mig."
             )
-        ca_file = given.pop("ca_file")
-        return Access(
-            url, _token(given.pop("token_file")), given.pop("timeout_s"), None if ca_file is None else str(ca_file)
-        )
+        ca_file = given["ca_file"]
+        return Access(url, _token(given["token_file"]), given["timeout_s"], None if ca_file is None else str(ca_file))
 
     for option in (
         # Read before `url`, whose callback takes them up.

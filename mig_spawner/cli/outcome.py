@@ -25,11 +25,13 @@ class Outcome(IntEnum):
     """The lease is not ready yet, and the time to wait is over. It keeps its place in the queue."""
     ENDED = 6
     """The lease has ended, so it will never be ready."""
+    WRONG = 7
+    """What was checked is not as it should be."""
 
 
 EPILOG: Final = (
     "Exit codes: 0 done, 2 wrong command line, 3 the allocator said no, 4 the allocator does not answer, "
-    "5 still waiting, 6 the lease has ended. See docs/cli.md."
+    "5 still waiting, 6 the lease has ended, 7 what was checked is wrong. See docs/cli.md."
 )
 
 

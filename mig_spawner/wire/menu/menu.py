@@ -21,8 +21,8 @@ from mig_spawner.wire.menu.quota import QuotaEntry
 
 MAX_ENTRIES: Final = 200
 _PARTS: Final = ("entries", "quotas", "contact", "currency", "timezone")
-_MAX_QUOTAS: Final = 200
-_MAX_TEXT: Final = 200
+MAX_QUOTAS: Final = 200
+MAX_TEXT: Final = 200
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def _text(parts: Mapping[Any, Any], name: str) -> str:
     value = parts.get(name)
     if value is None:
         return ""
-    if not isinstance(value, str) or len(value) > _MAX_TEXT or not value.isprintable():
-        raise InvalidRequest(f"The menu's `{name}` is one line of at most {_MAX_TEXT} characters.")
+    if not isinstance(value, str) or len(value) > MAX_TEXT or not value.isprintable():
+        raise InvalidRequest(f"The menu's `{name}` is one line of at most {MAX_TEXT} characters.")
     return value
 
 
@@ -197,9 +197,9 @@ def _entry(name: str, fields: Mapping[str, Any]) -> MenuEntry:
 def _quotas(value: object) -> Iterator[QuotaEntry]:
     if value is None:
         return
-    if not isinstance(value, list | tuple) or len(value) > _MAX_QUOTAS:
+    if not isinstance(value, list | tuple) or len(value) > MAX_QUOTAS:
         raise InvalidRequest(
-            f"The menu's `quotas` is a list of at most {_MAX_QUOTAS}, such as `- per: person` with `slices: 1`."
+            f"The menu's `quotas` is a list of at most {MAX_QUOTAS}, such as `- per: person` with `slices: 1`."
         )
     known = list(QuotaEntry.model_fields)
     for number, fields in enumerate(value, 1):

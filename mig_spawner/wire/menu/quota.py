@@ -25,7 +25,12 @@ def _span(value: object) -> object:
 
 
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
-Amount = Annotated[float, BeforeValidator(number), Field(strict=True, ge=0, le=1_000_000_000, allow_inf_nan=False)]
+Amount = Annotated[
+    float,
+    BeforeValidator(number),
+    Field(strict=True, ge=0, le=1_000_000_000, allow_inf_nan=False),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1_000_000_000}),
+]
 Span = Annotated[
     Duration,
     BeforeValidator(_span),

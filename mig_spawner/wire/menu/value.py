@@ -60,10 +60,30 @@ def _schema(name: str, **more: Any) -> WithJsonSchema:
 Bytes = Annotated[
     int, BeforeValidator(parse_bytes), Field(strict=True, gt=0, lt=1 << 53), WithJsonSchema(_TEXT_OR_NUMBER)
 ]
-Cores = Annotated[float, BeforeValidator(number), Field(strict=True, gt=0, le=4096, allow_inf_nan=False)]
-Gigabytes = Annotated[float, BeforeValidator(number), Field(strict=True, gt=0, le=10_000, allow_inf_nan=False)]
-Duration = Annotated[float, BeforeValidator(number), Field(strict=True, gt=0, le=366 * 86400, allow_inf_nan=False)]
-Price = Annotated[float, BeforeValidator(number), Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
+Cores = Annotated[
+    float,
+    BeforeValidator(number),
+    Field(strict=True, gt=0, le=4096, allow_inf_nan=False),
+    _schema("number", exclusiveMinimum=0, maximum=4096),
+]
+Gigabytes = Annotated[
+    float,
+    BeforeValidator(number),
+    Field(strict=True, gt=0, le=10_000, allow_inf_nan=False),
+    _schema("number", exclusiveMinimum=0, maximum=10_000),
+]
+Duration = Annotated[
+    float,
+    BeforeValidator(number),
+    Field(strict=True, gt=0, le=366 * 86400, allow_inf_nan=False),
+    _schema("number", exclusiveMinimum=0, maximum=366 * 86400),
+]
+Price = Annotated[
+    float,
+    BeforeValidator(number),
+    Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False),
+    _schema("number", minimum=0, maximum=1_000_000),
+]
 Flag = Annotated[bool, Field(strict=True)]
 Day = Annotated[date, BeforeValidator(_date), _schema("string", format="date", pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Names = Annotated[

@@ -18,11 +18,15 @@ from tests.allocator.process import AllocatorProcess
 from tests.allocator.rig import EPOCH, Rig
 
 HOUR = 3600
+# Hours pass here in which no agent reports and no server says that it lives.
+PATIENT: dict[str, Any] = dict.fromkeys(
+    ("node_silent_after", "make_timeout", "ready_timeout", "heartbeat_timeout"), 10_000_000
+)
 
 
 async def limited(make_rig: MakeRig, *quotas: dict[str, Any], **more: Any) -> Rig:
     """An allocator with these quotas, and two GPUs."""
-    rig = await make_rig(menu={"quotas": list(quotas), "contact": "gpu-help"}, **more)
+    rig = await make_rig(menu={"quotas": list(quotas), "contact": "gpu-help"}, **PATIENT, **more)
     await rig.node(models=("a100-80gb", "a100-80gb"))
     return rig
 
@@ -155,7 +159,7 @@ async def test_quotas_that_were_lowered_pass_over_who_waits_and_say_so(make_rig:
 
 
 async def test_hours_that_were_used_up_meanwhile_pass_over_who_waits(make_rig: MakeRig) -> None:
-    rig = await make_rig(menu={"quotas": [{"per": "person", "gpu_hours": 1, "window": "1d"}]})
+    rig = await make_rig(menu={"quotas": [{"per": "person", "gpu_hours": 1, "window": "1d"}]}, **PATIENT)
     await rig.node(models=("a100-80gb",))
     mine = await rig.hub.acquire(asks("ann", profile="4g.40gb"))
     blocker = await rig.hub.acquire(asks("bob", profile="3g.40gb"))
