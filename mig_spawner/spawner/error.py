@@ -47,6 +47,8 @@ class Reason(StrEnum):
     """The allocator gave no usable answer."""
     INVALID = "mig-invalid"
     """What was asked for cannot be understood, or is not offered here."""
+    CHECK = "mig-check"
+    """What the container saw was not what was leased."""
     QUOTA = "mig-quota"
     """A quota of the allocator's menu, or of the cluster, is used up."""
 
@@ -56,6 +58,7 @@ _STATUS = {
     Reason.QUEUE_TIMEOUT: 408,
     Reason.ALLOCATOR_DOWN: 503,
     Reason.INVALID: 400,
+    Reason.CHECK: 409,
     Reason.QUOTA: 403,
 }
 

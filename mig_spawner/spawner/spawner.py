@@ -28,6 +28,7 @@ from kubespawner import KubeSpawner
 from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.domain.request import Request
 from mig_spawner.spawner.background import in_background, shared_client
+from mig_spawner.spawner.check.outside import put_before
 from mig_spawner.spawner.choice import ChoiceOfSlice
 from mig_spawner.spawner.container import VISIBLE
 from mig_spawner.spawner.error import SpawnRefused, pod_refusal, refusing, uncounted
@@ -139,6 +140,8 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         while True:
             try:
                 url: str = await self._moves.watch(super()._start(), self._unplaced)
+                if self.start_check:
+                    await self._see_it_checked(url)
                 self._moves.progress.say("The server is about to answer.", 90, Stage.OPEN)
                 return url
             except NoRoom as room:
@@ -178,6 +181,10 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         lease = await self._ensure_lease()
         pod = await super().get_pod_manifest()
         self._injector().report_settings(self.extra_container_config)
+        if self.start_check and not put_before(pod):
+            self.log.warning(
+                "The pod %s leaves its command to its image, so it is not checked: set `cmd`.", self.pod_name
+            )
         with refusing():
             return edit_pod(pod, lease, self._entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
 

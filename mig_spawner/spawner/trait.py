@@ -161,6 +161,18 @@ class MIGTraits(HasTraits):
         """,
     )
 
+    start_check = Bool(
+        False,
+        config=True,
+        help="""
+        Let each container compare the GPU device that it sees with the one that was leased, before its server opens.
+
+        Another device, none, several, another size, or any device without a lease: the start fails with the cause, and the slice goes
+        back. It reads NVML by the Python of the image and needs no `nvidia-smi`; where an image has no Python, or no NVML, it says in
+        the server's log that it cannot check. It needs `cmd` to be set, as z2jh does.
+        """,
+    )
+
     slices_by_link = Bool(
         False,
         config=True,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from jupyterhub.app import JupyterHub
 from jupyterhub.utils import url_escape_path, url_path_join
 
+from mig_spawner.spawner.check.outside import fault_of
 from mig_spawner.spawner.error import Reason, SpawnRefused, invalid
 from mig_spawner.spawner.lease import LeaseKeeper
 from mig_spawner.spawner.move import Moves
@@ -23,6 +25,7 @@ from mig_spawner.wire.menu import MenuEntry
 
 _LOOK_S: Final = 10.0
 """How old the counts of the room may be."""
+_KNOCK_S: Final = 0.5
 _in_line: WeakSet[LeaseKeeper] = WeakSet()
 """Everybody who stands in line in this hub."""
 
@@ -30,6 +33,8 @@ _in_line: WeakSet[LeaseKeeper] = WeakSet()
 class Guest:
     """The part of `MIGSpawner` that waits."""
 
+    start_check: bool
+    http_timeout: int
     waiting_limit: int
     mig_profile: str
     user: Any
@@ -57,7 +62,7 @@ class Guest:
             offered=() if self.mig_profile else self._offered,
             availability=self._free,
             waits=self._keeper.waits,
-            checked=False,
+            checked=self.start_check,
             action=url_path_join(self.hub.base_url, PATH, *path) if here else "",
             script=url_path_join(self.hub.base_url, SCRIPT),
         )
@@ -110,9 +115,39 @@ class Guest:
             await asyncio.sleep(_LOOK_S if self._free is not None else 1.0)
 
     def _tell_stage(self) -> None:
-        """Say what the pod says of its start."""
-        found = pod_stage(self._pod_seen(), checked=False)
+        """Say what the pod says of its start.
+
+        Raises:
+            SpawnRefused: the check in it found something else than what was leased.
+        """
+        pod = self._pod_seen()
+        if self.start_check and (fault := fault_of(pod)) is not None:
+            raise SpawnRefused(
+                f"The GPU of this server is not the leased one, so it was not opened. {fault} Try again, or tell an admin of this hub.",
+                reason=Reason.CHECK,
+            )
+        found = pod_stage(pod, checked=self.start_check)
         if found is not None:
             stage, message = found
             if message not in self._moves.progress.messages:
                 self._moves.progress.say(message, 40, stage)
+
+    async def _see_it_checked(self, url: str) -> None:
+        """The container runs: wait until its check is over, which is when the server listens.
+
+        Raises:
+            SpawnRefused: the check failed.
+        """
+        address = urlsplit(url)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.http_timeout  # the hub waits as long for an answer, and says so if there is none
+        while loop.time() < until:
+            self._tell_stage()
+            try:
+                async with asyncio.timeout(_KNOCK_S):
+                    _, writer = await asyncio.open_connection(address.hostname, address.port)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(_KNOCK_S)
+                continue
+            writer.close()
+            return

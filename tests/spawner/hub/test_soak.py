@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.spawner.hub.conftest import Desk, Person, World
 
 LONG = os.environ.get("MIG_SOAK", "")
-pytestmark = [pytest.mark.hub, pytest.mark.slow, *([pytest.mark.timeout(7200)] if LONG else [])]
+pytestmark = [pytest.mark.hub, pytest.mark.slow, pytest.mark.timeout(7200 if LONG else 600)]
 
 ACTS = {"start": 8, "twice": 2, "stop": 5, "kill-pod": 2, "slow-create": 1, "failed-delete": 1, "outage": 1}
 CHOICES = {"small": 8, "none": 3, "all": 1}
@@ -86,8 +86,9 @@ class Soak:
                 case "stop":
                     self._count(step, await person.stop())
                 case "kill-pod":
-                    if (pod := await person.pod()) is not None:
-                        self._count(step, await self.desk.kube.delete(f"pods/{pod['metadata']['name']}"))
+                    for pod in await self._pods():
+                        if _owner(pod) == person.name:
+                            self._count(step, await self.desk.kube.delete(f"pods/{pod['metadata']['name']}"))
                 case "slow-create":
                     knobs.create_delay = 0 if knobs.create_delay else 1.5
                 case "failed-delete":
@@ -126,7 +127,7 @@ class Soak:
                     return False
                 running.add(person.name)
         pods = await self._pods()
-        owners = [pod["metadata"]["annotations"]["hub.jupyter.org/username"] for pod in pods]
+        owners = [_owner(pod) for pod in pods]
         with_gpu = {o for o, pod in zip(owners, pods, strict=True) if "mig-spawner/lease" in pod["metadata"]["labels"]}
         leases = (await self.desk.allocator.leases()).leases
         return (
@@ -139,6 +140,10 @@ class Soak:
                 if "mig-spawner/lease" in pod["metadata"]["labels"]
             }
         )
+
+
+def _owner(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["annotations"]["hub.jupyter.org/username"])
 
 
 async def test_after_all_that_each_server_has_its_lease_and_nothing_else_has_any(desk: Desk, world: World) -> None:
