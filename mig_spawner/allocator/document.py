@@ -8,6 +8,7 @@ from typing import Final
 
 from mig_spawner.allocator.ending import waits_for
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.outlook import with_line
 from mig_spawner.allocator.placement import left_over
 from mig_spawner.allocator.quota.check import waits_for_quota
 from mig_spawner.allocator.quota.use import Use
@@ -124,6 +125,8 @@ def availability(ledger: Ledger) -> Availability:
     offers = [_offer(name, fleet, free) for name in profile_names(fleet)]
     if any(state.can_be_whole for state in fleet):
         offers.append(_whole_offer(fleet, free))
+    if not all(offer.free for offer in offers):
+        offers = list(with_line(ledger, offers))
     nodes = list(ledger.nodes.values())
     return Availability(
         as_of=ledger.now,

@@ -65,6 +65,7 @@ class FormOfMenu:
             refusals=offered.refusals,
             bound=found,
             beside=self.slices_beside_profiles != "none",
+            assets=self._public_url(),
         )
 
     def _user_menu(self, seen: SeenMenu | None, availability: Availability | None) -> UserMenu:

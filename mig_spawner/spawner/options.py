@@ -21,7 +21,10 @@ from mig_spawner.wire.menu import Menu, MenuEntry
 KEY: Final = "mig"
 """The key of ours in `user_options`, and the name of the argument in links: `/hub/spawn?opt-mig=1g.10gb`."""
 FIELD: Final = "mig_choice"
-"""The name of the form field; its value is the id of a menu entry."""
+"""The name of the form field; its value is the id of a menu entry, or `BY_NEED`."""
+BY_NEED: Final = ":need"
+"""The value of the choice by need: the smallest entry with the GB in `NEED_FIELD`. No entry has such an id."""
+NEED_FIELD: Final = "mig_need"
 
 _MAX_TEXT: Final = 200
 _MAX_LISTED: Final = 20
@@ -60,6 +63,7 @@ def take(data: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
         InvalidRequest: a field of ours came twice.
     """
     rest = dict(data)
+    need = rest.pop(NEED_FIELD, None)
     values: list[object] = []
     for name in (FIELD, KEY, f"opt-{KEY}"):  # JupyterHub 5 leaves the prefix of links to the spawner
         given = rest.pop(name, None)
@@ -70,7 +74,19 @@ def take(data: Mapping[str, Any]) -> tuple[object, dict[str, Any]]:
     value = values[0] if values else None
     if value is not None and not isinstance(value, str):
         raise InvalidRequest("The GPU option of a form is a text.")
-    return value, rest
+    return ({"min_memory": _gigabytes(need)} if value == BY_NEED else value), rest
+
+
+def _gigabytes(need: object) -> float:
+    """What somebody typed as GB. A comma is a decimal point to half of the world."""
+    text = need[0] if isinstance(need, list | tuple) and len(need) == 1 else need
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidRequest("Say how many GB of GPU memory you need, such as 12, or choose a size.")
+    _refuse_long(text)
+    try:
+        return float(text.strip().replace(",", "."))
+    except ValueError as error:
+        raise InvalidRequest(f"{_shown(text)} is no number of GB. Write one such as 12.") from error
 
 
 def _default(menu: Menu) -> MenuEntry:

@@ -22,6 +22,8 @@ class OfferDocument(Answer):
         multiprocessors: SMs, likewise; `share` its part of the GPU's memory, 0 to 1, likewise.
         models: product names that offer it.
         reason: why none is free, a short sentence; empty while some are.
+        waiting: how many wait for it, among others perhaps; counted while none is free.
+        first_end: when the first who has one, or more, must give it back, while none is free; None when nobody can tell.
     """
 
     profile: str | None
@@ -34,6 +36,8 @@ class OfferDocument(Answer):
     share: float
     models: tuple[str, ...]
     reason: str = ""
+    waiting: int = 0
+    first_end: datetime | None = None
 
 
 class Availability(Answer):

@@ -69,7 +69,7 @@ async def test_the_fieldset_stands_beside_any_form(
     make_spawner: MakeSpawner, traits: dict[str, Any], base: str | None
 ) -> None:
     soup = BeautifulSoup(await make_spawner(**traits).get_options_form(), "html.parser")
-    assert len(soup.select("fieldset#mig-choices input[name=mig_choice]")) == 5
+    assert len(soup.select("fieldset#mig-choices .mig-choice input[name=mig_choice]")) == 5
     assert base is None or soup.select(base)
 
 
@@ -104,14 +104,21 @@ async def test_live_counts_are_read_where_browsers_reach_the_allocator(
     spawner = make_spawner(allocator_public_url=url, user_name="ü" * 200)
     spawner.hub.base_url = base_url
     soup = BeautifulSoup(await spawner.get_options_form(), "html.parser")
-    assert soup.select("script")[0]["src"] == f"{public}/static/live.js"
+    assert [script["src"] for script in soup.select("script")] == [f"{public}/static/{n}.js" for n in ("form", "live")]
+    assert soup.select("link[rel=stylesheet]")[0]["href"] == f"{public}/static/form.css"
     assert soup.select("fieldset")[0]["data-mig-ticket"] == "a-ticket"
     assert allocator.bodies("tickets") == [{"user_name": "ü" * 200}]
 
 
 async def test_live_counts_can_be_turned_off(make_spawner: MakeSpawner, allocator: ScriptedAllocator) -> None:
-    assert "<script" not in await make_spawner(live_interval=0).get_options_form()
+    assert "live.js" not in await make_spawner(live_interval=0).get_options_form()
     assert allocator.bodies("tickets") == []
+
+
+async def test_the_smallest_that_fits_a_need_is_chosen(make_spawner: MakeSpawner) -> None:
+    form = {"mig_choice": [":need"], "mig_need": ["8,5"], "other": ["kept"]}
+    options = await make_spawner().run_options_from_form(form)
+    assert options["mig"] == {"choice": "small"}
 
 
 # --- options --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ class Form:
 
     @property
     def radios(self) -> dict[str, Tag]:
-        return {str(r["value"]): r for r in self.soup.select("input[type=radio][name=mig_choice]")}
+        return {str(r["value"]): r for r in self.soup.select(".mig-choice input[type=radio][name=mig_choice]")}
 
     @property
     def checked(self) -> list[str]:
@@ -36,7 +37,7 @@ class Form:
         return {value for value, radio in self.radios.items() if radio.has_attr("disabled")}
 
     def label(self, value: str) -> str:
-        [label] = self.soup.select(f'label[for="{self.radios[value]["id"]}"]')
+        [label] = self.soup.select(f'label.form-check-label[for="{self.radios[value]["id"]}"]')
         return label.get_text(strip=True)
 
     def about(self, value: str) -> str:
@@ -68,18 +69,20 @@ def up(availability: MakeAvailability, offer: MakeOffer) -> Availability:
 def test_each_choice_has_a_label_size_share_sms_and_counts(show: Callable[..., Form], up: Availability) -> None:
     form = show(up)
     assert form.label("small") == "Small slice"
-    assert form.about("small") == "free now 5 of 7 10 GB · 12.5 % of a GPU · 14 of 98 SMs"
+    assert form.about("small") == (
+        "free now 5 of 7 10 GB · 12.5 % of a GPU · 14 of 98 SMs Room to run models of about 3 billion parameters in 16 bit."
+    )
     assert form.about("none") == ""
     assert form.soup.fieldset is not None
     assert form.soup.fieldset.legend is not None
-    assert len(form.soup.select("[role=status][aria-live=polite]")) == 1
+    assert form.soup.select_one(".mig-live-status[role=status][aria-live=polite]") is not None
 
 
 def test_none_free_means_waiting_in_line_and_stays_possible(show: Callable[..., Form], up: Availability) -> None:
     form = show(up)
     assert "medium" not in form.disabled
     assert "free now 0 of 2" in form.about("medium")
-    assert "you would wait in line (3 waiting)" in form.about("medium")
+    assert "you would wait in line (nobody waits for it yet)" in form.about("medium")
 
 
 def test_what_nothing_can_ever_serve_is_disabled_with_the_reason(show: Callable[..., Form], up: Availability) -> None:
@@ -100,7 +103,7 @@ def test_a_minimum_memory_counts_what_would_fit(
     show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
 ) -> None:
     form = show(availability(offer("1g.10gb", 7, 7), offer("3g.40gb", 1, 2), offer("2g.20gb", 2, 3), offer(None, 1, 1)))
-    assert form.about("about-12") == "free now 2 of 3 20 GB · 25 % of a GPU · 28 of 98 SMs"
+    assert form.about("about-12").startswith("free now 2 of 3 20 GB · 25 % of a GPU · 28 of 98 SMs")
 
 
 def test_while_the_allocator_is_down_only_gpu_choices_are_disabled(show: Callable[..., Form]) -> None:
@@ -175,3 +178,59 @@ def test_the_menu_of_a_hub_without_one(up: Availability) -> None:
     form = Form(render_form(form_view(live_menu(up), up)))
     assert list(form.radios) == ["none", "1g.10gb", "2g.20gb", "3g.40gb"]
     assert form.checked == ["none"]
+
+
+def test_what_is_full_says_how_many_are_ahead_until_when_and_what_is_free_instead(
+    show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    end = datetime(2026, 3, 1, 14, 20, tzinfo=UTC)
+    full = offer("3g.40gb", 0, 2).model_copy(update={"waiting": 2, "first_end": end})
+    form = show(availability(offer("1g.10gb", 5, 7), full))
+    assert "you would wait in line (2 ahead of you). The first ends about 14:20 UTC" in form.about("medium")
+    assert {time["datetime"] for time in form.soup.select(".mig-first-end time")} == {end.isoformat()}
+    instead = form.soup.select(".mig-choice .mig-instead:not([hidden]) label")
+    assert {(str(label["for"]), label.get_text()) for label in instead} >= {
+        ("mig-choice-small", "Small slice (10 GB)"),
+        ("mig-choice-none", "No GPU"),
+    }
+
+
+def test_counts_that_nobody_knows_are_unknown_not_none(show: Callable[..., Form]) -> None:
+    assert show(None).about("small").startswith("free now: unknown")
+
+
+def test_the_profile_is_one_click_away_and_limit_and_price_in_sight(
+    show: Callable[..., Form], up: Availability
+) -> None:
+    entry = {"display_name": "Small", "profile": "1g.10gb", "duration": 5400, "price": 0.5}
+    form = show(up, {"currency": "credits", "contact": "help@example.org", "entries": [entry]})
+    assert form.text(".mig-choice details code") == "1g.10gb"
+    assert "For at most 1 h 30 min." in form.about("small")
+    assert "0.5 credits per hour" in form.about("small")
+    assert "Ask help@example.org." in form.text("fieldset")
+    assert form.text(".mig-summary") == "Your server starts with Small (10 GB), for at most 1 h 30 min."
+
+
+def test_by_need_goes_as_far_as_the_menu_does(show: Callable[..., Form], up: Availability) -> None:
+    form = show(up)
+    need = form.soup.select_one("#mig-need")
+    assert need is not None
+    assert (need["min"], need["max"]) == ("1", "40")
+    assert form.soup.select_one(".mig-need input[type=range][hidden]") is not None, "a script shows the slider"
+    assert "does not know your batch size" in form.text(".mig-calculator")
+    assert not show(up, [{"display_name": "None", "none": True}]).soup.select(".mig-need")
+    assert not show(None).soup.select(".mig-need")
+
+
+def test_nothing_in_it_needs_a_weaker_policy_of_the_page(show: Callable[..., Form], up: Availability) -> None:
+    form = show(up, live=Live("/services/mig", "t", 5), assets="/services/mig")
+    assert not form.soup.select("style, [style], script:not([src])")
+    assert not [tag for tag in form.soup.find_all(True) if any(name.startswith("on") for name in tag.attrs)]
+
+
+def test_the_form_does_not_grow_with_the_fleet(
+    show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    few = show(availability(offer("1g.10gb", 7, 7), offer("3g.40gb", 2, 2)))
+    many = show(availability(offer("1g.10gb", 70_000, 70_000), offer("3g.40gb", 20_000, 20_000)))
+    assert len(many.html) - len(few.html) < 40

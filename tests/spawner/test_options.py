@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mig_spawner.errors import InvalidRequest
-from mig_spawner.spawner.options import choose, stored, take
+from mig_spawner.spawner.options import BY_NEED, FIELD, NEED_FIELD, choose, stored, take
 from mig_spawner.wire.menu import Menu
 
 
@@ -93,3 +93,18 @@ def test_our_fields_are_taken_out_and_the_rest_is_left_alone() -> None:
 def test_a_field_that_came_twice_or_is_a_file_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         take(data)
+
+
+@pytest.mark.parametrize(("typed", "wanted"), [("12", 12.0), (" 8,5 ", 8.5), ("0.5", 0.5)])
+def test_a_need_is_read_as_people_type_it(typed: str, wanted: float) -> None:
+    assert take({FIELD: [BY_NEED], NEED_FIELD: [typed], "x": ["1"]}) == ({"min_memory": wanted}, {"x": ["1"]})
+
+
+@pytest.mark.parametrize("typed", [[""], ["twelve"], [], ["1", "2"], ["9" * 300], None, ["1e"]])
+def test_a_need_that_is_no_number_is_refused(typed: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"GB|characters"):
+        take({FIELD: [BY_NEED], NEED_FIELD: typed})
+
+
+def test_a_need_counts_only_when_it_is_chosen() -> None:
+    assert take({FIELD: ["small"], NEED_FIELD: ["12"]}) == ("small", {})

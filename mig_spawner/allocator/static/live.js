@@ -13,6 +13,7 @@
   let timer = null;
   let failures = 0;
   let over = false;
+  let asOf = form.querySelector(".mig-live-status time")?.dateTime ?? Date.now();
 
   // Only a changed text is written, so that screen readers hear changes and nothing else.
   const write = (element, text) => {
@@ -26,27 +27,66 @@
     return offer.profile !== null && offer.memory_gb >= Number(key.slice("memory:".length));
   };
 
-  const show = (availability) => {
-    const waiting = availability.queue_length === 0 ? "nobody waits yet" : `${availability.queue_length} waiting`;
-    for (const choice of form.querySelectorAll('[data-mig-offer]:not([data-mig-offer=""])')) {
-      const offers = availability.offers.filter((offer) => fits(choice, offer));
-      const free = Math.max(0, ...offers.map((offer) => offer.free));
-      const total = Math.max(0, ...offers.map((offer) => offer.total));
-      const badge = choice.querySelector(".mig-free");
-      write(badge, `free now ${free} of ${total}`);
-      if (badge) {
-        badge.classList.toggle("text-bg-success", free > 0);
-        badge.classList.toggle("text-bg-secondary", free === 0);
-      }
-      // A choice is never disabled under somebody's hands: the allocator says no if it must.
-      let reason = "";
-      if (total === 0) reason = "No GPU of this hub can serve this choice now.";
-      else if (free === 0) reason = `None free now: you would wait in line (${waiting}).`;
-      write(choice.querySelector(".mig-reason"), reason);
+  const clock = (time) => new Intl.DateTimeFormat(undefined, { timeStyle: "short" }).format(new Date(time));
+
+  // What could be had at once where this cannot: the nearest sizes that are free, larger ones first, and to do without.
+  const instead = (choice, free) => {
+    const box = choice.querySelector(".mig-instead");
+    if (!box) return;
+    const mine = Number(choice.dataset.migGb);
+    const usable = (other) => other.querySelector("input")?.disabled === false;
+    const sized = [...free].filter((other) => other !== choice && usable(other));
+    const distance = (other) => Number(other.dataset.migGb) - mine;
+    sized.sort((a, b) => (distance(a) < 0) - (distance(b) < 0) || Math.abs(distance(a)) - Math.abs(distance(b)));
+    const none = [...form.querySelectorAll('.mig-choice[data-mig-offer=""]')].filter(
+      (other) => usable(other) && !other.querySelector(".mig-free"),
+    );
+    const shown = free.has(choice) ? [] : [...sized.slice(0, 2), ...none.slice(0, 1)];
+    const wanted = shown.map((other) => other.querySelector("input").id).join(" ");
+    box.hidden = shown.length === 0;
+    if (box.dataset.migShown === wanted) return;
+    box.dataset.migShown = wanted;
+    for (const label of box.querySelectorAll("label")) label.remove();
+    for (const other of shown) {
+      const label = document.createElement("label");
+      label.className = "btn btn-sm border text-body";
+      label.htmlFor = other.querySelector("input").id;
+      label.textContent = other.dataset.migShort;
+      box.append(" ", label);
     }
   };
 
-  const pause = (why) => write(status, `Live counts paused${why}.`);
+  const show = (availability) => {
+    const offered = [...form.querySelectorAll('[data-mig-offer]:not([data-mig-offer=""])')];
+    const free = new Set();
+    for (const choice of offered) {
+      const offers = availability.offers.filter((offer) => fits(choice, offer));
+      const now = Math.max(0, ...offers.map((offer) => offer.free));
+      const total = Math.max(0, ...offers.map((offer) => offer.total));
+      const ahead = Math.max(0, ...offers.map((offer) => offer.waiting));
+      const ends = offers.map((offer) => offer.first_end).filter(Boolean).sort();
+      if (now > 0) free.add(choice);
+      const badge = choice.querySelector(".mig-free");
+      write(badge, `free now ${now} of ${total}`);
+      if (badge) {
+        badge.classList.toggle("text-bg-success", now > 0);
+        badge.classList.toggle("text-bg-secondary", now === 0);
+      }
+      // A choice is never disabled under somebody's hands: the allocator says no if it must. What the menu forbids stays forbidden.
+      if (choice.querySelector("input")?.disabled) continue;
+      const waiting = ahead === 0 ? "nobody waits for it yet" : `${ahead} ahead of you`;
+      let reason = "";
+      if (total === 0) reason = "No GPU of this hub can serve this choice now.";
+      else if (now === 0) reason = `None free now: you would wait in line (${waiting}).`;
+      write(choice.querySelector(".mig-reason"), reason);
+      const end = now === 0 && total > 0 && ends.length ? `The first ends about ${clock(ends[0])}.` : "";
+      write(choice.querySelector(".mig-first-end"), end);
+    }
+    for (const choice of offered) instead(choice, free);
+    form.dispatchEvent(new Event("mig-counts"));
+  };
+
+  const pause = (why) => write(status, `Live counts paused${why}. They are as of ${clock(asOf)}.`);
 
   const read = async () => {
     const headers = { Authorization: `Bearer ${ticket}` };
@@ -63,6 +103,7 @@
       etag = answer.headers.get("ETag");
     }
     failures = 0;
+    asOf = Date.now();
     write(status, "Counts are live.");
   };
 

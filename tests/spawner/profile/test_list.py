@@ -84,5 +84,5 @@ async def test_the_form_has_the_menu_as_it_was_and_the_slices_after_it(name: str
     form = await make_spawner(profile_list=deepcopy(LISTS[name])).get_options_form()
     assert form.startswith(await plain.get_options_form())
     ours = BeautifulSoup(form, "html.parser").select("#mig-choices")[0]
-    assert len(ours.select("input[name=mig_choice]")) == 5
+    assert len(ours.select(".mig-choice input[name=mig_choice]")) == 5
     assert not ours.select(".mig-of-profile")
