@@ -26,6 +26,7 @@ from mig_spawner.domain.lease import (
     Ready,
     Releasing,
 )
+from mig_spawner.domain.policy import Demand, stranded
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MIB_PER_GIB
 from mig_spawner.wire.availability import Availability, OfferDocument
@@ -191,7 +192,12 @@ def _reason(states: Sequence[GPUState], free_but_waited_for: int) -> str:
 
 
 class GPUSummary(Answer):
-    """A GPU on the page of nodes. `taken` and `grid` count memory slices; `unavailable` says why nothing is granted on it."""
+    """A GPU on the page of nodes. `taken` and `grid` count memory slices; `unavailable` says why nothing is granted on it.
+
+    Attributes:
+        stranded: the part of the GPU that is free and of no use for the next request, as expected, 0 to 1; null where nothing is cut.
+        fragmentation: what is free and yet does not fit, as a sentence; empty if nothing is lost.
+    """
 
     gpu_uuid: str
     model: str
@@ -201,6 +207,8 @@ class GPUSummary(Answer):
     grid: int
     taken: int
     unavailable: str | None
+    stranded: float | None = None
+    fragmentation: str = ""
 
 
 class NodeDocument(Answer):
@@ -254,13 +262,14 @@ def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:
         generation=node.desired.generation,
         applied_generation=0 if report is None else report.applied_generation,
         remnants=sum(remnant.node == node.name for remnant in ledger.remnants),
-        gpus=tuple(_summary(gpu, states.get(gpu.gpu_uuid)) for gpu in (report.gpus if report else ())),
+        gpus=tuple(_summary(gpu, states.get(gpu.gpu_uuid), ledger.demand) for gpu in (report.gpus if report else ())),
         failures=report.failures if report is not None else (),
         usage=ledger.usage.get(node.name, ()),
     )
 
 
-def _summary(gpu: GPUDocument, state: GPUState | None) -> GPUSummary:
+def _summary(gpu: GPUDocument, state: GPUState | None, demand: Demand) -> GPUSummary:
+    lost = None if state is None else stranded(state, demand)
     return GPUSummary(
         gpu_uuid=gpu.gpu_uuid,
         model=gpu.model,
@@ -270,6 +279,8 @@ def _summary(gpu: GPUDocument, state: GPUState | None) -> GPUSummary:
         grid=gpu.to_domain().grid,
         taken=0 if state is None else state.layout.taken,
         unavailable="another node has it" if state is None else state.unavailable,
+        stranded=None if lost is None else round(lost.part, 4),
+        fragmentation="" if lost is None else lost.sentence,
     )
 
 

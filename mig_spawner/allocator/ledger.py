@@ -16,10 +16,11 @@ from mig_spawner.allocator.foresight.ranking import ranking_of
 from mig_spawner.allocator.quota.held import Held
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, Transaction
+from mig_spawner.allocator.store.plans import PlanRecord
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Ready, Releasing
-from mig_spawner.domain.policy import POLICIES, Ranking
+from mig_spawner.domain.policy import POLICIES, UNKNOWN, Demand, Ranking
 from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument, UsageDocument
 
@@ -126,9 +127,19 @@ class Ledger:
     def ranking(self) -> Ranking:
         """How places are ranked now: by the plan in the ledger, where the policy asks what people want."""
         if self._ranking is None:
-            policy = self.setting.policy
-            self._ranking = ranking_of(policy, self.tx.plan() if POLICIES[policy].heeds_demand else None)
+            self._ranking = ranking_of(self.setting.policy, self.plan)
         return self._ranking
+
+    @property
+    def plan(self) -> PlanRecord | None:
+        """The plan that placement goes by; None before the first, and for policies that do not ask what people want."""
+        return self.tx.plan() if POLICIES[self.setting.policy].heeds_demand else None
+
+    @property
+    def demand(self) -> Demand:
+        """What people ask for, as that plan has it."""
+        plan = self.plan
+        return UNKNOWN if plan is None else plan.plan.demand
 
     @property
     def held(self) -> Held:

@@ -14,6 +14,7 @@ from mig_spawner.allocator.ledger import Ledger, instance_at
 from mig_spawner.allocator.service import Desk, Steps
 from mig_spawner.allocator.store.base import Transaction
 from mig_spawner.domain.lease import Active, Closed, Granted, Queued, Ready, Releasing
+from mig_spawner.domain.policy import stranded
 from mig_spawner.wire.lease import LeaseState
 from mig_spawner.wire.node import Health
 from mig_spawner.wire.webhook import DeliveryState
@@ -58,6 +59,15 @@ class Metrics:
         )
         self._nodes = Gauge("mig_node_known_count", "Nodes that have ever reported.", registry=registry)
         self._silent = Gauge("mig_node_silent_count", "Nodes that are too long silent to count.", registry=registry)
+        self._stranded = Gauge(
+            "mig_gpu_stranded_ratio",
+            "Part of a GPU that is free and of no use for the next request, as expected.",
+            ["node", "gpu_uuid"],
+            registry=registry,
+        )
+        self._plan = Gauge(
+            "mig_plan_age_seconds", "Age of the plan that placement goes by; 0 without one.", registry=registry
+        )
         self._orphans = Gauge(
             "mig_pod_orphan_count", "Pods with the label of a lease that have none.", registry=registry
         )
@@ -99,6 +109,7 @@ class Metrics:
         with self._reading, desk.reading() as ledger:
             self._read_leases(ledger.tx)
             self._read_devices(ledger)
+            self._read_placement(ledger)
             releasing = [lease.releasing_at for lease in ledger.holding.values() if isinstance(lease, Releasing)]
             self._releasing.set(_oldest(releasing, ledger.tx))
             self._remnants.set(len(ledger.remnants))
@@ -120,6 +131,15 @@ class Metrics:
         for lease in ledger.holding.values():
             if not isinstance(lease, Granted) and lease.device_uuid is not None and lease.grant.node in heard:
                 self._owners.labels(*self._owner(ledger, lease)).set(1)
+
+    def _read_placement(self, ledger: Ledger) -> None:
+        plan, demand = ledger.plan, ledger.demand
+        self._plan.set(0 if plan is None else age(plan.made_at, ledger.now).total_seconds())
+        self._stranded.clear()
+        for state in ledger.fleet:
+            lost = stranded(state, demand)
+            if lost is not None:
+                self._stranded.labels(state.node, state.gpu.gpu_uuid).set(lost.part)
 
     def _owner(self, ledger: Ledger, lease: Ready | Active | Releasing) -> tuple[str, ...]:
         grant, number = lease.grant, ""

@@ -21,6 +21,7 @@ from mig_spawner.domain.policy.index import Index
 from mig_spawner.domain.policy.priced.plan import Plan, make_plan
 from mig_spawner.domain.policy.priced.ranking import planned, priced
 from mig_spawner.domain.policy.share import share_weighted
+from mig_spawner.domain.policy.stranded import Stranded, stranded
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -35,6 +36,7 @@ __all__ = [
     "Policy",
     "Rank",
     "Ranking",
+    "Stranded",
     "best_fit",
     "choose",
     "driver_order",
@@ -47,6 +49,7 @@ __all__ = [
     "planned",
     "priced",
     "share_weighted",
+    "stranded",
     "worst_fit",
 ]
 

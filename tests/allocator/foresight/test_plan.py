@@ -20,6 +20,7 @@ from mig_spawner.allocator.foresight.codec import (
 from mig_spawner.allocator.foresight.due import EVERY, due
 from mig_spawner.allocator.foresight.loop import Foresight
 from mig_spawner.allocator.foresight.ranking import ranking_of
+from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.service import Desk, LeaseService
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.memory import MemoryStore
@@ -31,7 +32,7 @@ from mig_spawner.errors import StoreError
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest
 from mig_spawner.wire.node import NodeReport
-from tests.allocator.rig import EPOCH, gpu_document
+from tests.allocator.rig import EPOCH, Rig, gpu_document
 
 A30 = find_model("a30-24gb").gpu("GPU-0")
 DEMAND = Demand.of({ProfileName(1, 6): 3, ProfileName(2, 12): 1})
@@ -206,3 +207,16 @@ async def test_a_planner_that_is_stopped_leaves_no_process(store: MemoryStore, m
     with pytest.raises(asyncio.CancelledError):
         await task
     assert made[0].returncode is not None
+
+
+async def test_nodes_and_metrics_say_what_is_lost(rig: Rig) -> None:
+    node = await rig.node()
+    await rig.acquire("1", "3g.40gb")
+    await rig.acquire("2", "4g.40gb")
+    await node.turn()
+    nodes = NodeService(rig.app.desk).nodes().nodes
+    assert (nodes[0].gpus[0].stranded, nodes[0].gpus[0].fragmentation) == (0.0, "")
+    async with rig.http() as http:
+        text = (await http.get("metrics")).text
+    assert f'mig_gpu_stranded_ratio{{gpu_uuid="{node.board.gpu.gpu_uuid}",node="n1"}} 0.0' in text
+    assert "mig_plan_age_seconds 0.0" in text
