@@ -159,6 +159,23 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Applicatio
 
     queue_limit = Integer(1000, help="How many may wait at once; more are told to try later.").tag(config=True)
 
+    starvation_after = Float(
+        1800,
+        help="""Seconds in the queue after which a request that nothing becomes free for has a GPU earmarked; 0 for never.
+
+        Nothing new is placed on that GPU, so that it becomes free as a whole, at the price of slices that lie idle meanwhile. Shorter
+        where many ask for large slices, longer where those can wait.
+        """,
+    ).tag(config=True)
+
+    claim_window = Float(
+        600,
+        help="""Seconds in which somebody who left the queue to come back has to claim a slice that is ready; then it passes on.
+
+        Starts of servers claim at once. Longer where people cannot be reached quickly; the slice lies idle for as long.
+        """,
+    ).tag(config=True)
+
     config_file = Unicode("", help="A configuration file in Python to load, `c.AllocatorApp.bind_url = …`.").tag(
         config=True
     )
@@ -377,5 +394,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Applicatio
             queue_limit=self.queue_limit,
             expiry_warning=timedelta(seconds=self.expiry_warning),
             policy=self.policy,
+            starvation_after=timedelta(seconds=self.starvation_after) if self.starvation_after > 0 else None,
+            claim_window=timedelta(seconds=self.claim_window),
             watches_pods=watches_pods,
         )

@@ -9,7 +9,7 @@ from typing import Final
 from mig_spawner.allocator.ending import waits_for
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.outlook import with_line
-from mig_spawner.allocator.placement import left_over
+from mig_spawner.allocator.queue.board import left_over
 from mig_spawner.allocator.quota.check import waits_for_quota
 from mig_spawner.allocator.quota.use import Use
 from mig_spawner.allocator.store.base import NodeRecord

@@ -19,8 +19,9 @@ from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, 
 from mig_spawner.allocator.store.plans import PlanRecord
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
-from mig_spawner.domain.lease import Active, Granted, Lease, Ready, Releasing
+from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.domain.policy import POLICIES, UNKNOWN, Demand, Ranking
+from mig_spawner.domain.queue import Memory
 from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument, UsageDocument
 
@@ -37,6 +38,7 @@ class Ledger:
         steps: the moves of this transaction, for counting after its commit.
         passed_over: leases in the queue for which a quota was against what could have been granted.
         broken: GPUs on which this transaction could not write a grant; never asked twice.
+        memory: what passes over the queue remember of the fleet, a hint.
     """
 
     tx: Transaction
@@ -45,6 +47,7 @@ class Ledger:
     menu: Menu = field(default_factory=Menu)
     steps: list[tuple[Lease, Lease]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
+    memory: Memory = field(default_factory=Memory)
     _holding: dict[str, Holding] | None = None
     _nodes: dict[str, NodeRecord] | None = None
     _pods: list[Pod] | None = None
@@ -158,7 +161,8 @@ class Ledger:
             holding[after.lease_id] = after
         else:
             holding.pop(after.lease_id, None)
-        self._remnants = self._fleet = self._held = None
+        if not (isinstance(before, Queued) and isinstance(after, (Queued, Closed))):
+            self._remnants = self._fleet = self._held = None
         return after
 
     def note_peak(self, lease: Holding, peak_memory_mib: int) -> None:

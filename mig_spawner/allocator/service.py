@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from mig_spawner.allocator.desire import refresh_desired
@@ -19,7 +19,7 @@ from mig_spawner.allocator.event.news import announce
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
-from mig_spawner.allocator.placement import place_queue
+from mig_spawner.allocator.queue.serve import serve_queue
 from mig_spawner.allocator.quota.check import refuse_over_quota
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.setting import Setting
@@ -37,6 +37,7 @@ from mig_spawner.domain.lease import (
     Ready,
     Releasing,
 )
+from mig_spawner.domain.queue import Memory
 from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu import Menu
@@ -48,7 +49,7 @@ Steps = list[tuple[Lease, Lease]]
 def settle(ledger: Ledger) -> None:
     """The steps that follow every change. They change nothing when nothing is to be done."""
     close_ended(ledger)
-    place_queue(ledger)
+    serve_queue(ledger)
     refresh_desired(ledger)
 
 
@@ -60,11 +61,12 @@ class Desk:
     setting: Setting
     after: Callable[[Steps], None]
     menu: Callable[[], Menu] = Menu
+    memory: Memory = field(default_factory=Memory)
 
     @contextmanager
     def writing(self, who: str) -> Iterator[Ledger]:
         with self.store.writing() as tx:
-            ledger = Ledger(tx, self.setting, who, self.menu())
+            ledger = Ledger(tx, self.setting, who, self.menu(), memory=self.memory)
             yield ledger
             announce(ledger)
         self.after(ledger.steps)
@@ -72,7 +74,7 @@ class Desk:
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
         with self.store.reading() as tx:
-            yield Ledger(tx, self.setting, "", self.menu())
+            yield Ledger(tx, self.setting, "", self.menu(), memory=self.memory)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ class Setting:
             for never.
         queue_limit: more do not wait.
         policy: how places are ranked, one of `POLICIES`.
+        starvation_after: who has waited so long, and is not served, has a GPU earmarked; None for never.
+        claim_window: a slice that is ready for somebody who has left passes on if it is not claimed within this time.
         watches_pods: a pod watch runs; without it only heartbeats and processes tell that a holder lives.
     """
 
@@ -35,4 +37,6 @@ class Setting:
     expiry_warning: timedelta = timedelta(seconds=600)
     queue_limit: int = 1000
     policy: str = DEFAULT_POLICY
+    starvation_after: timedelta | None = timedelta(seconds=1800)
+    claim_window: timedelta = timedelta(seconds=600)
     watches_pods: bool = False

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from mig_spawner.allocator.event.news import warn
 from mig_spawner.allocator.ledger import Ledger, processes_on
-from mig_spawner.allocator.placement import forgive
+from mig_spawner.allocator.queue.patience import earmark, forgive
 from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.domain import lease as transition
@@ -32,6 +32,7 @@ def tick(desk: Desk) -> dict[str, bool]:
         release_lost(ledger)
         forgive(ledger)
         take_up(ledger)
+        earmark(ledger)
         settle(ledger)
         warn(ledger)
         return {node.name: ledger.is_silent(node) for node in ledger.nodes.values()}

@@ -6,9 +6,9 @@ A `GPUState` is derived afresh from the last report of its node and the open lea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mig_spawner.domain.gpu import GPU, Layout, Placement, Profile
+from mig_spawner.domain.gpu import GPU, Engines, Layout, Placement, Profile
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 
@@ -64,6 +64,12 @@ class GPUState:
             profile = self.gpu.profile(name)
             return Layout(self.gpu).capacity(profile) if profile is not None else 0
         return sum(1 for d in self.devices if d.profile.name == name)
+
+    def without(self, mask: int, engines: Engines) -> GPUState:
+        """The same GPU, were these memory slices and engines taken."""
+        devices = tuple(replace(d, idle=d.idle and not d.placement.mask & mask) for d in self.devices)
+        layout = Layout(self.gpu, self.layout.mask | mask, self.layout.engines + engines)
+        return replace(self, layout=layout, devices=devices)
 
     @property
     def cuttable(self) -> bool:

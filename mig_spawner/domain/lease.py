@@ -11,10 +11,10 @@ Each state is a type that has only the fields it can have; a move is a function 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import Placement
@@ -106,6 +106,8 @@ class _Lease:
         request: the main choice, taken whenever it can be had.
         alternatives: what would do as well, in this order, when the main choice cannot be had now.
         priority: greater goes first; within one priority the order is that of arrival.
+        unattended: its holder has left and will come back: what is ready for it has to be claimed within the claim window.
+        claimed_at: when its holder came back; None if it never left, or is still away.
         queued_at: arrival time; kept when a lease goes back to the queue and when its request is changed.
         wait_until: give up when nothing was granted by then; None waits for ever.
         duration_s: how long it may be kept once granted, seconds; None for no limit.
@@ -125,6 +127,8 @@ class _Lease:
     groups: frozenset[str] = frozenset()
     choice: str = ""
     peak_memory_mib: int | None = None
+    unattended: bool = False
+    claimed_at: datetime | None = None
 
     @property
     def choices(self) -> tuple[Request, ...]:
@@ -139,9 +143,15 @@ class _Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued(_Lease):
-    """It waits. `avoid` names GPUs on which an earlier grant could not be made, or used."""
+    """It waits.
+
+    Attributes:
+        avoid: GPUs on which an earlier grant could not be made, or used.
+        earmark: the GPU on which nothing new is placed, since this lease has waited for too long.
+    """
 
     avoid: frozenset[str] = frozenset()
+    earmark: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +297,14 @@ def activate(lease: Ready | Active, now: datetime) -> Active:
                 active_at=lease.active_at,
                 seen_at=now,
             )
+
+
+C = TypeVar("C", Queued, Granted, Ready)
+
+
+def claim(lease: C, now: datetime) -> C:
+    """Its holder has come back: from now on it is waited for, and there is no need to claim it once more."""
+    return replace(lease, unattended=False, claimed_at=now)
 
 
 def cancel(lease: Queued, reason: EndReason, now: datetime) -> Closed:

@@ -166,6 +166,14 @@ class Transaction(Outbox, Plans, Post, History, ABC):
         """Those who wait and are not ready to wait any longer."""
 
     @abstractmethod
+    def waiting_since(self, since: datetime) -> list[Queued]:
+        """Those who came at this time or before and still wait, in the order of the queue."""
+
+    @abstractmethod
+    def earmarks(self) -> dict[str, str]:
+        """Which GPU is earmarked for which lease that waits: `lease_id` by `gpu_uuid`."""
+
+    @abstractmethod
     def avoiding(self) -> list[Queued]:
         """Those who wait and avoid some GPU."""
 

@@ -83,6 +83,9 @@ def to_row(lease: Lease) -> dict[str, Any]:
         **_request_row(lease.request),
         "alternatives": json.dumps([_request_row(request) for request in lease.alternatives]),
         "priority": lease.priority,
+        "unattended": lease.unattended,
+        "claimed_at": lease.claimed_at,
+        "earmark": lease.earmark if isinstance(lease, Queued) else None,
         "queued_at": lease.queued_at,
         "wait_until": lease.wait_until,
         "duration_s": lease.duration_s,
@@ -168,10 +171,12 @@ def from_row(row: RowMapping) -> Lease:
         "groups": frozenset(json.loads(row["groups"])),
         "choice": row["choice"],
         "peak_memory_mib": row["peak_memory_mib"],
+        "unattended": row["unattended"],
+        "claimed_at": row["claimed_at"],
     }
     match row["state"]:
         case "queued":
-            return Queued(**kept, avoid=_avoid(row))
+            return Queued(**kept, avoid=_avoid(row), earmark=row["earmark"])
         case "granted":
             return Granted(**kept, grant=_grant(row), avoid=_avoid(row))
         case "ready":

@@ -35,6 +35,8 @@ HOLDING: Final = select(t.lease).where(t.lease.c.state.in_(_HOLDING)).order_by(_
 _in_line: Final = (t.lease.c.priority.desc(), _by_number)
 QUEUE: Final = select(t.lease).where(_queued).order_by(*_in_line).execution_options(stream_results=True, yield_per=20)
 WAITS_OVER: Final = select(t.lease).where(_queued, t.lease.c.wait_until <= bindparam("now")).order_by(_by_number)
+WAITING_SINCE: Final = select(t.lease).where(_queued, t.lease.c.queued_at <= bindparam("since")).order_by(*_in_line)
+EARMARKS: Final = select(t.lease.c.earmark, t.lease.c.lease_id).where(_queued, t.lease.c.earmark.is_not(None))
 AVOIDING: Final = select(t.lease).where(_queued, t.lease.c.avoid != "[]").order_by(_by_number)
 _me = t.lease.alias("me")
 _not_behind = or_(

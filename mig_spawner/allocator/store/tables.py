@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    false,
     text,
 )
 
@@ -98,6 +99,9 @@ lease = Table(
     Column("groups", Text, nullable=False, server_default="[]"),
     Column("choice", String(63), nullable=False, server_default=""),
     Column("peak_memory_mib", Integer),
+    Column("earmark", String(255)),
+    Column("unattended", Boolean, nullable=False, server_default=false()),
+    Column("claimed_at", Moment),
     CheckConstraint("open = (state <> 'closed')", name="open_until_closed"),
     CheckConstraint("(state IN ('queued', 'closed')) OR gpu_uuid IS NOT NULL", name="placed_when_granted"),
     sqlite_autoincrement=True,
@@ -113,6 +117,7 @@ Index(
 Index("ix_lease_closed_at", lease.c.closed_at)
 Index("ix_lease_user_name", lease.c.user_name, lease.c.closed_at)
 Index("ix_lease_state", lease.c.state, lease.c.number)
+Index("ix_lease_line", lease.c.state, lease.c.priority.desc(), lease.c.number)
 
 hold = Table(
     "hold",

@@ -93,6 +93,12 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
     def waits_over(self) -> list[Queued]:
         return self._queued(s.WAITS_OVER, now=self.now)
 
+    def waiting_since(self, since: datetime) -> list[Queued]:
+        return self._queued(s.WAITING_SINCE, since=since)
+
+    def earmarks(self) -> dict[str, str]:
+        return {row.earmark: row.lease_id for row in self._connection.execute(s.EARMARKS)}
+
     def avoiding(self) -> list[Queued]:
         return self._queued(s.AVOIDING)
 

@@ -84,6 +84,12 @@ class Index:
         """
         self._entries[self._position.pop(gpu_uuid)] = _Entry()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether anything at all could be served now. Costs as much as a few decisions."""
+        names = {*self._cut, *self._standing}
+        return self._choose_whole() is not None or any(self._choose(name) is not None for name in names)
+
     def choose(self, request: Request) -> Decision | None:
         """Where to serve a request now, or None if nothing legal is free."""
         match request:

@@ -1,0 +1,82 @@
+"""What waiting alone changes: GPUs that were avoided are forgiven, and who waits for too long has a GPU earmarked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.queue.board import outlooks_of
+from mig_spawner.allocator.quota.check import waits_for_quota, within_quota
+from mig_spawner.allocator.quota.use import Use
+from mig_spawner.domain.fleet import GPUState, profiles_for
+from mig_spawner.domain.lease import Queued
+from mig_spawner.domain.queue import could_serve, earmark_for
+from mig_spawner.domain.request import Request, WholeRequest
+
+
+def forgive(ledger: Ledger) -> None:
+    """Try GPUs again on which a grant failed, for those whom no other GPU could serve; after a while, not in a loop."""
+    for lease in ledger.tx.avoiding():
+        others = [state for state in ledger.fleet if state.gpu.gpu_uuid not in lease.avoid]
+        if any(_can_serve(others, request) for request in lease.choices):
+            continue
+        since = ledger.tx.requeued_at(lease.lease_id) or lease.queued_at
+        if ledger.now - since >= ledger.setting.retry_after:
+            ledger.move(
+                lease, replace(lease, avoid=frozenset()), "no other GPU can serve it: the failed ones are tried again"
+            )
+
+
+def _can_serve(fleet: Sequence[GPUState], request: Request) -> bool:
+    if isinstance(request, WholeRequest):
+        return any(state.can_be_whole for state in fleet)
+    names = profiles_for(request, fleet)
+    return any(state.total(name) for state in fleet for name in names)
+
+
+def earmark(ledger: Ledger) -> None:
+    """Keep one GPU for each head that has waited too long: nothing new is placed there, so it will become free.
+
+    A head is whoever waits and competes with nobody who has a GPU earmarked already. A GPU on which nothing can be granted now
+    is given up for another.
+    """
+    earmarks = ledger.tx.earmarks()
+    if earmarks:
+        _give_up(ledger, earmarks)
+    starvation_after = ledger.setting.starvation_after
+    if starvation_after is None:
+        return
+    starved = list(within_quota(ledger, ledger.tx.waiting_since(ledger.now - starvation_after)))
+    if not starved:
+        return
+    taken = ledger.tx.earmarks()
+    states = {state.gpu.gpu_uuid: state for state in ledger.fleet}
+    for lease in starved:
+        if lease.lease_id in taken.values() or any(_competes(states.get(uuid), lease) for uuid in taken):
+            continue
+        gpu_uuid = earmark_for(lease, outlooks_of(ledger), taken)
+        if gpu_uuid is not None:
+            taken[gpu_uuid] = lease.lease_id
+            waited = (ledger.now - lease.queued_at).total_seconds()
+            why = f"it has waited for {waited:.0f} s: {gpu_uuid} is kept for it, nothing new is placed there"
+            ledger.move(lease, replace(lease, earmark=gpu_uuid), why)
+
+
+def _give_up(ledger: Ledger, earmarks: dict[str, str]) -> None:
+    states = {state.gpu.gpu_uuid: state for state in ledger.fleet}
+    for gpu_uuid, lease_id in earmarks.items():
+        lease = ledger.tx.lease(lease_id)
+        if not isinstance(lease, Queued):
+            continue
+        if not _is_good(states.get(gpu_uuid), lease) or waits_for_quota(Use(ledger, waiting=False), lease):
+            ledger.move(lease, replace(lease, earmark=None), f"{gpu_uuid} cannot serve it any more")
+
+
+def _is_good(state: GPUState | None, lease: Queued) -> bool:
+    usable = state is not None and state.unavailable is None and state.gpu.gpu_uuid not in lease.avoid
+    return usable and _competes(state, lease)
+
+
+def _competes(state: GPUState | None, lease: Queued) -> bool:
+    return state is not None and could_serve(state, lease.choices)

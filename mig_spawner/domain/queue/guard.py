@@ -1,0 +1,154 @@
+"""Who waits is not pushed back by those who pass: a guard says no to a grant that would make somebody start later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from mig_spawner.domain.fleet import Decision
+from mig_spawner.domain.lease import Queued
+from mig_spawner.domain.queue.board import Board
+from mig_spawner.domain.queue.outlook import NO_ENGINES, Outlook, Spot, Start, Stay, could_serve
+
+LOOKAHEAD: Final = 16
+"""So many who wait have a place of their own kept; for those behind them everything that could ever serve them is kept."""
+
+
+class Guard:
+    """Keeps the place where one lease that waits is expected to begin first.
+
+    Attributes:
+        kept: when it is expected to begin, and where; None while no GPU could ever serve it.
+    """
+
+    def __init__(self, lease: Queued, settle_after: timedelta) -> None:
+        self.lease = lease
+        self.kept: tuple[Start, Spot] | None = None
+        self._settle_after = settle_after
+
+    @property
+    def stay(self) -> Stay | None:
+        """What is kept, as something on its GPU."""
+        if self.kept is None:
+            return None
+        start, spot = self.kept
+        duration = self.lease.duration_s
+        known = duration is not None and not start.unknown
+        until = start.at + timedelta(seconds=duration or 0) + self._settle_after if known else None
+        device = spot.device_uuid is not None
+        engines = NO_ENGINES if spot.profile is None or device else spot.profile.engines
+        return Stay(spot.placement.mask, engines, until, frees=not device)
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        return None if self.kept is None else self.kept[1].placement.gpu_uuid
+
+
+class Guards:
+    """The guards of one pass, in the order of the line."""
+
+    def __init__(self, board: Board, settle_after: timedelta) -> None:
+        self._board = board
+        self._settle_after = settle_after
+        self._given_up: list[str] = []
+        self._near: list[Guard] = []
+        self._far: dict[tuple[object, ...], Queued] = {}
+
+    def add(self, lease: Queued) -> None:
+        """Guard a lease that could not be served, behind all that are guarded already."""
+        if len(self._near) < LOOKAHEAD:
+            guard = Guard(lease, self._settle_after)
+            self._near.append(guard)
+            self._seek(guard)
+        else:
+            self._far.setdefault((lease.choices, lease.avoid), lease)
+
+    def given_up(self) -> list[str]:
+        """The GPUs on which something is not kept any more, since this was last asked."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
+    @property
+    def near(self) -> Sequence[Guard]:
+        return self._near
+
+    def refusing(self, decision: Decision, until: datetime | None) -> Queued | None:
+        """Whose start a grant would push back; None if nobody's, so that it may be made.
+
+        A grant on a GPU that turns out to be better for somebody than what is kept for him is refused, and that is kept instead.
+        """
+        gpu_uuid = decision.gpu.gpu_uuid
+        outlook = self._board.outlook(gpu_uuid)
+        if outlook is None:
+            return None
+        for lease in self._far.values():
+            if gpu_uuid not in lease.avoid and could_serve(outlook.state, lease.choices):
+                return lease
+        for guard in self._near:
+            if self._refuses(guard, outlook, decision, until):
+                return guard.lease
+        return None
+
+    def _refuses(self, guard: Guard, outlook: Outlook, decision: Decision, until: datetime | None) -> bool:
+        gpu_uuid = decision.gpu.gpu_uuid
+        if gpu_uuid in guard.lease.avoid:
+            return False
+        before = outlook.keeping(*self._kept(gpu_uuid, ahead_of=guard))
+        kept = guard.kept
+        if kept is None or guard.gpu_uuid != gpu_uuid:
+            found = before.earliest(guard.lease.choices)
+            if found is None or (kept is not None and kept[0] <= found[0]):
+                return False
+            if guard.gpu_uuid is not None:
+                self._given_up.append(guard.gpu_uuid)
+            guard.kept = kept = found
+            self._seek_again(behind=guard)
+        start, spot = kept
+        after = before.granting(decision, until).start_at(spot)
+        return after is None or after > start
+
+    def _kept(self, gpu_uuid: str, *, ahead_of: Guard) -> list[Stay]:
+        kept = []
+        for guard in self._near:
+            if guard is ahead_of:
+                break
+            if guard.gpu_uuid == gpu_uuid and guard.stay is not None:
+                kept.append(guard.stay)
+        return kept
+
+    def kept_on(self, gpu_uuid: str) -> list[Stay]:
+        """All that is kept on a GPU."""
+        return [guard.stay for guard in self._near if guard.gpu_uuid == gpu_uuid and guard.stay is not None]
+
+    def keeps_all(self, outlook: Outlook) -> bool:
+        """Whether a GPU as a whole is kept for those farther back."""
+        return any(
+            outlook.state.gpu.gpu_uuid not in lease.avoid and could_serve(outlook.state, lease.choices)
+            for lease in self._far.values()
+        )
+
+    def _seek(self, guard: Guard) -> None:
+        """Keep the place where it is expected to begin first, those ahead of it being kept theirs."""
+        lease = guard.lease
+        guard.kept = None
+        gpus = [outlook.state.gpu.gpu_uuid for outlook in self._board.first(lease.choices)]
+        if lease.earmark is not None and lease.earmark not in gpus:
+            gpus.append(lease.earmark)
+        for gpu_uuid in gpus:
+            outlook = self._board.outlook(gpu_uuid)
+            if outlook is None or gpu_uuid in lease.avoid:
+                continue
+            if self._board.earmarks.get(gpu_uuid, lease.lease_id) != lease.lease_id:
+                continue
+            found = outlook.keeping(*self._kept(gpu_uuid, ahead_of=guard)).earliest(lease.choices)
+            if found is not None and (guard.kept is None or found[0] < guard.kept[0]):
+                guard.kept = found
+
+    def _seek_again(self, *, behind: Guard) -> None:
+        """Somebody ahead is kept another place: those behind who are kept one on the same GPU look again."""
+        moved = behind.gpu_uuid
+        for guard in self._near[self._near.index(behind) + 1 :]:
+            if moved is not None and guard.gpu_uuid == moved:
+                self._given_up.append(moved)
+                self._seek(guard)
