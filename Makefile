@@ -44,8 +44,8 @@ controlplane: $(BIN)/.dev ## build the Kubernetes control plane for tests (once;
 	@$(BIN)/python -m tests.controlplane
 
 test: lint controlplane ## lint, types and the whole test suite (PYTEST_ARGS="-k form" for a part)
-	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 	$(if $(PYTEST_ARGS),,$(MAKE) test-hub5)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 test-hub5: $(HUB5_VENV)/.test ## the spawner's tests on JupyterHub 5.5
 	$(HUB5_VENV)/bin/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup -m "not controlplane" tests/spawner $(PYTEST_ARGS)

@@ -1,24 +1,31 @@
-"""The map as an admin asks for it: filters, pages, who may see it, and how long it takes on a large fleet."""
+"""The map as an admin asks for it: filters, pages, who may see it, and what it reads of a large fleet."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from bs4 import BeautifulSoup
 
+from mig_spawner.allocator.page import fleet as fleet_page
 from mig_spawner.allocator.page.fleet import MapQuery
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.service import Desk
 from mig_spawner.allocator.setting import Setting
+from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.allocator.store.sql import SQLStore
-from mig_spawner.testing.gpu import find_model
-from mig_spawner.wire.node import NodeReport
-from tests.allocator.rig import gpu_document
+from mig_spawner.allocator.store.transaction import SQLTransaction
+from tests.page.fleet import big_ledger_in
 from tests.page.site import Site, furnish
 
 NEVER = "\N{EN DASH}"
+
+
+@pytest.fixture(scope="module")
+def big_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SQLStore]:
+    store = big_ledger_in(tmp_path_factory.mktemp("big"))
+    yield store
+    store.close()
 
 
 async def _page(site: Site, path: str, who: str = "root") -> BeautifulSoup:
@@ -81,24 +88,34 @@ async def test_the_map_is_for_admins(site: Site, who: str, status: int) -> None:
         assert (await http.get("admin/map")).status_code == status
 
 
-@pytest.mark.slow
-def test_ten_thousand_gpus_cost_a_page_no_more_than_a_moment(tmp_path: Path) -> None:
-    store = SQLStore(f"sqlite:///{tmp_path}/ledger.sqlite")
-    store.open()
-    empty = gpu_document(find_model("a100-80gb").gpu("GPU"))
-    with store.writing() as tx:
-        for n in range(160):
-            gpus = tuple(empty.model_copy(update={"gpu_uuid": f"GPU-{n:03}-{i:02}"}) for i in range(64))
-            tx.put_report(f"node-{n:03}", NodeReport(agent_version="test", boot_id="b", gpus=gpus))
-    service, took = PageService(Desk(store, Setting(), lambda _: None)), []
-    views = []
-    for given in ({}, {"after": "node-100"}, {"node": "7", "show": "free"}, {"holder": "nobody"}, {"model": "a30"}):
-        began = time.perf_counter()
-        views.append(service.map(MapQuery.model_validate(given)))
-        took.append(time.perf_counter() - began)
-    store.close()
-    assert {view.sums.gpus for view in views} == {10_240}
-    assert [len(view.gpus) for view in views[:4]] == [64, 64, 64, 0]
-    assert views[4].after is not None
-    assert not views[4].complete, "a search that takes long stops, and goes on from there"
-    assert sorted(took)[2] < 1, took
+def test_a_page_reads_the_nodes_that_it_shows_and_no_more(
+    big_ledger: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = PageService(Desk(big_ledger, Setting(), lambda _: None))
+    read: list[str] = []
+    node = SQLTransaction.node
+
+    def counted(tx: SQLTransaction, name: str) -> NodeRecord | None:
+        read.append(name)
+        return node(tx, name)
+
+    monkeypatch.setattr(SQLTransaction, "node", counted)
+    for given, gpus in (
+        ({}, 64),
+        ({"after": "node-100"}, 64),
+        ({"node": "7", "show": "free"}, 64),
+        ({"holder": "nobody"}, 0),
+    ):
+        read.clear()
+        view = service.map(MapQuery.model_validate(given))
+        assert view.sums.gpus == 10_240
+        assert len(view.gpus) == gpus
+        assert len(read) == bool(gpus)
+
+
+def test_a_search_that_takes_long_stops_and_goes_on_from_there(
+    big_ledger: SQLStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_page, "SEARCH_S", 0.0)
+    view = PageService(Desk(big_ledger, Setting(), lambda _: None)).map(MapQuery(model="a30"))
+    assert (view.gpus, view.after, view.complete) == ((), "node-000", False)
