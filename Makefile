@@ -12,7 +12,7 @@ SOAK ?= people=200 steps=2000 restarts=3 at_once=12
 PYTEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 7 ? n + 1 : 8)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo controlplane test test-hub5 lint format bench soak docs clean
+.PHONY: help demo controlplane test test-hub5 lint format bench soak docs screenshots clean
 
 help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -70,6 +70,9 @@ soak: $(BIN)/.dev ## 200 people, 2,000 steps, three hubs killed (SOAK="people=20
 
 docs: $(BIN)/.dev ## write the reference pages again from the code
 	$(BIN)/python docs/generate.py
+
+screenshots: $(BIN)/.dev ## take the pictures of the documentation again, light and dark
+	$(BIN)/python -m tests.browser.shots docs/images
 
 clean: ## remove what the commands above made in this folder
 	rm -rf $(VENV) $(HUB5_VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist .coverage*

@@ -111,6 +111,8 @@ TABLE = {
     ("GET", "/services/mig/admin/nodes/n1/drain"): _ADMIN_PAGE,
     ("POST", "/services/mig/admin/nodes/n1/drain"): _NO_FORM,
     ("GET", "/services/mig/admin/menu"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/quotas"): _ADMIN_PAGE,
+    ("GET", "/services/mig/admin/usage"): _ADMIN_PAGE,
     ("GET", "/services/mig/admin/audit"): _ADMIN_PAGE,
     ("GET", "/services/mig/static/live.js"): _EVERYBODY,
     ("HEAD", "/services/mig/static/live.js"): _EVERYBODY,

@@ -18,6 +18,7 @@ ADMIN = [
     *("admin/map", "admin/map?node=n2", "admin/map?node=nothing"),
     *("admin/leases", "admin/leases?text=nothing", "leases/{queued}", "admin/leases/{active}/end", "admin/queue"),
     *("admin/nodes", "admin/nodes/n1", "admin/nodes/n2", "admin/nodes/n1/cordon", "admin/nodes/n1/drain"),
+    *("admin/quotas", "admin/quotas?user=ann", "admin/usage", "admin/usage?by=profile"),
     *("admin/menu", "admin/menu?user=ann", "admin/audit", "admin/audit?text=ann"),
 ]
 FULL_HD = {"width": 1280, "height": 800}

@@ -9,7 +9,16 @@ from bs4 import BeautifulSoup
 
 from tests.page.site import Site, furnish, site
 
-ADMIN = ["admin/map", "admin/leases", "admin/queue", "admin/nodes", "admin/nodes/n1", "admin/menu", "admin/audit"]
+ADMIN = [
+    "admin/map",
+    "admin/leases",
+    "admin/queue",
+    "admin/nodes",
+    "admin/nodes/n1",
+    "admin/menu",
+    "admin/usage",
+    "admin/audit",
+]
 
 
 async def _page(site: Site, path: str, who: str = "root") -> BeautifulSoup:
@@ -126,3 +135,29 @@ async def test_the_audit_is_newest_first_and_searched(site: Site) -> None:
     assert rows[-1][4].startswith("ann/ asks for")
     found = _rows(await _page(site, f"admin/audit?text={leases['whole'].lease_id}"))
     assert {row[2] for row in found} == {f"lease {leases['whole'].lease_id}"}
+
+
+async def test_usage_is_added_up_and_leads_to_a_spreadsheet(site: Site) -> None:
+    await furnish(site)
+    page = await _page(site, "admin/usage?days=7")
+    rows = {row[0]: row[2:] for row in _rows(page)}
+    assert rows["ann"] == ["2", "2"]
+    link = page.select_one("a[href*='usage.csv']")
+    assert link is not None
+    async with site.http("root") as http:
+        answer = await http.get(str(link["href"]).removeprefix("/services/mig/"))
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    assert "ann" in answer.text
+
+
+async def test_quotas_say_what_is_left_to_admins_and_to_whom_they_are_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "service-token-for-tests")
+    menu = {"entries": [{"display_name": "Small", "profile": "1g.10gb"}], "quotas": [{"per": "person", "slices": 2}]}
+    async with site(tmp_path, menu=menu) as running:
+        await running.rig.node()
+        await running.own("ann", accelerator_partition_type="1g.10gb")
+        for page in (await _page(running, "admin/quotas?user=ann"), await _page(running, "", "ann")):
+            assert "1 of 2" in page.get_text(" ") or "1 slice" in page.get_text(" "), page.get_text(" ")
+        assert "no quotas" not in (await _page(running, "admin/quotas")).get_text(" ")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.page.usage import USUAL_DAYS
+from mig_spawner.allocator.quota.view import quota_documents, usage
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.store.base import AuditRow
+from mig_spawner.domain.rule import Person
 from mig_spawner.wire.availability import Availability
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
+from mig_spawner.wire.node import UsageDocument
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.quota import QuotaDocument, UsageKey
 
 ENDABLE: Final = frozenset({LeaseState.QUEUED, LeaseState.GRANTED, LeaseState.READY, LeaseState.ACTIVE})
 """In these states a lease can still be given back."""
@@ -20,9 +26,18 @@ ENDABLE: Final = frozenset({LeaseState.QUEUED, LeaseState.GRANTED, LeaseState.RE
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """What a person holds now, oldest first, and what could be had."""
+    """What a person holds now, oldest first, what is left for them, and what could be had.
+
+    Attributes:
+        uses: what devices used when their node last reported, by `device_uuid`; absent where it is not measured.
+        gpu_seconds: whole-GPU time of the last `USUAL_DAYS` days.
+    """
 
     leases: tuple[LeaseDocument, ...]
+    uses: Mapping[str, UsageDocument]
+    quotas: tuple[QuotaDocument, ...]
+    gpu_seconds: float
+    days: int
     availability: Availability
     now: datetime
 
@@ -40,14 +55,27 @@ class LeaseView:
         return self.lease.state in ENDABLE
 
 
-def own_view(ledger: Ledger, person: str | None) -> OwnView:
+def own_view(ledger: Ledger, person: Person | None) -> OwnView:
     """The page of a person; of nobody's leases for a service."""
-    own = [lease for lease in ledger.tx.open_leases() if person is not None and lease.holder.user_name == person]
+    name = None if person is None else person.name
+    own = [lease for lease in ledger.tx.open_leases() if name is not None and lease.holder.user_name == name]
+    leases = tuple(lease_document(ledger, lease) for lease in own)
+    used = None if name is None else usage(ledger, UsageKey.PERSON, timedelta(days=USUAL_DAYS), name)
     return OwnView(
-        leases=tuple(lease_document(ledger, lease) for lease in own),
+        leases=leases,
+        uses=_uses(ledger, leases),
+        quotas=() if person is None else quota_documents(ledger, person),
+        gpu_seconds=0.0 if used is None else used.gpu_seconds,
+        days=USUAL_DAYS,
         availability=availability(ledger),
         now=ledger.now,
     )
+
+
+def _uses(ledger: Ledger, leases: tuple[LeaseDocument, ...]) -> dict[str, UsageDocument]:
+    """What the devices of these leases used, as far as it is known."""
+    nodes = {lease.placement.node for lease in leases if lease.placement is not None}
+    return {use.device_uuid: use for node in nodes for use in ledger.usage.get(node, ())}
 
 
 def lease_view(ledger: Ledger, lease_id: str, *, person: str | None, sees_all: bool) -> LeaseView:

@@ -11,7 +11,9 @@ from mig_spawner.allocator.page.node import NodesView, NodeView, node_view, node
 from mig_spawner.allocator.page.own import LeaseView, OwnView, lease_view, own_view
 from mig_spawner.allocator.page.past import AuditQuery, AuditView, EndedView, audit_view, ended_view
 from mig_spawner.allocator.page.search import LeaseListView, LeaseQuery, QueueView, lease_list_view, queue_view
+from mig_spawner.allocator.page.usage import QuotaQuery, QuotaView, UsageQuery, UsageView, quota_view, usage_view
 from mig_spawner.allocator.service import Desk
+from mig_spawner.domain.rule import Person
 
 V = TypeVar("V")
 
@@ -26,7 +28,13 @@ class PageService:
         with self._desk.reading() as ledger:
             return view(ledger)
 
-    def own(self, person: str | None) -> OwnView:
+    def usage(self, query: UsageQuery) -> UsageView:
+        return self._look(lambda ledger: usage_view(ledger, query))
+
+    def quotas(self, query: QuotaQuery) -> QuotaView:
+        return self._look(lambda ledger: quota_view(ledger, query))
+
+    def own(self, person: Person | None) -> OwnView:
         """What a person holds; nothing for a service."""
         return self._look(lambda ledger: own_view(ledger, person))
 

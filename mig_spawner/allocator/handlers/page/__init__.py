@@ -12,6 +12,7 @@ from mig_spawner.allocator.handlers.page.menu import Menu
 from mig_spawner.allocator.handlers.page.node import Cordon, Drain, Node, Nodes, Uncordon
 from mig_spawner.allocator.handlers.page.own import LeasePage, Release, Slices
 from mig_spawner.allocator.handlers.page.past import Audit, Ended
+from mig_spawner.allocator.handlers.page.usage import QuotaPage, UsagePage
 
 PAGES: Final[Sequence[tuple[str, type[PageHandler]]]] = (
     ("", Slices),
@@ -28,6 +29,8 @@ PAGES: Final[Sequence[tuple[str, type[PageHandler]]]] = (
     ("admin/nodes/{node}/uncordon", Uncordon),
     ("admin/nodes/{node}/drain", Drain),
     ("admin/menu", Menu),
+    ("admin/quotas", QuotaPage),
+    ("admin/usage", UsagePage),
     ("admin/audit", Audit),
 )
 """What is served under the service prefix; `{…}` is one part of a path."""

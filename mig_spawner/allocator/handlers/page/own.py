@@ -6,6 +6,7 @@ from mig_spawner.allocator.auth import Role
 from mig_spawner.allocator.handlers.page.base import Did, PageHandler, Question
 from mig_spawner.allocator.page.own import LeaseView
 from mig_spawner.allocator.refusal import refusal
+from mig_spawner.domain.rule import Person
 from mig_spawner.wire.lease import LeaseRelease
 from mig_spawner.wire.problem import ProblemCode
 
@@ -14,7 +15,8 @@ class Slices(PageHandler):
     """Who am I, what do I hold, what is free."""
 
     async def page(self, *names: str) -> None:
-        person = self.principal.person
+        name, groups = self.principal.person, self.principal.groups
+        person = None if name is None else Person(name, groups)
         view = await self.context.run(lambda: self.context.pages.own(person))
         await self.show("slices.html", view=view)
 
