@@ -20,6 +20,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--class", "lessons", multiple=True, help="'30 people, 1g.10gb, Tuesday 10-12'; repeatable.")
 @click.option("--trace", type=_PATH, help="Arrivals of the past as CSV, instead of --demand.")
+@click.option("--from-ledger", "ledger", metavar="URL", help="Arrivals that a ledger remembers, instead of --demand.")
 @click.option("--acceptance", type=float, help="Promise: so much of each profile is served at once. [default: 0.99]")
 @click.option("--p90-wait", type=float, help="Promise instead: nine of ten wait at most so many minutes.")
 @click.option("--today", type=_PATH, help="How the GPUs are cut today, as a mig-parted file; compared too.")
@@ -37,6 +38,7 @@ def plan(
     demands: tuple[str, ...],
     lessons: tuple[str, ...],
     trace: Path | None,
+    ledger: str | None,
     acceptance: float | None,
     p90_wait: float | None,
     today: Path | None,
@@ -65,6 +67,10 @@ def plan(
     streams = [Stream.parse(text) for text in demands]
     if trace is not None:
         streams += streams_of(read_trace(trace), fleet)
+    if ledger is not None:
+        from mig_spawner.cli.history import history
+
+        streams += streams_of(history(ledger), fleet)
     default = 0.99 if acceptance is None and p90_wait is None else acceptance
     advice = advise(
         fleet,

@@ -21,6 +21,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--list", "list_", is_flag=True, help="List the scenarios and end.")
 @click.option("--trace", type=_PATH, help="Your own arrivals instead, as CSV (arrival,duration,profile,…).")
+@click.option("--from-ledger", "ledger", metavar="URL", help="What a ledger remembers: sqlite:////data/mig.sqlite, …")
 @click.option("--gpu", "gpus", multiple=True, metavar="MODEL:COUNT", help="GPUs; repeatable. [default: a100-80gb:100]")
 @click.option(
     "--policy", "policies", multiple=True, help="Where instances are cut; repeatable. [default: four of them]"
@@ -48,6 +49,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def simulate(
     list_: bool,
+    ledger: str | None,
     seeds: int,
     rehearsed: int,
     no_bound: bool,
@@ -71,7 +73,8 @@ def simulate(
     if list_:
         click.echo("\n".join(list_scenarios()))
         return
-    work = Work(Options(**options, effort=Effort(seeds=seeds, rehearsed=rehearsed, bound=not no_bound)))
+    effort = Effort(seeds=seeds, rehearsed=rehearsed, bound=not no_bound)
+    work = Work(Options(**options, effort=effort), None if ledger is None else _history(ledger))
     if save_trace is not None:
         work.save_trace(save_trace)
     with _progress(work.steps, quiet=quiet) as bar:
@@ -79,6 +82,12 @@ def simulate(
     write(WRITERS[format_](comparison), output)
     if plot is not None:
         save_plot(comparison, plot)
+
+
+def _history(url: str) -> Any:
+    from mig_spawner.cli.history import history
+
+    return history(url)
 
 
 def _progress(length: int, *, quiet: bool) -> Any:
