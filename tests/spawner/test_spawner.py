@@ -163,9 +163,8 @@ async def test_cancelled_in_line_the_slice_goes_back_at_once(
     assert done
     assert await spawner.poll() == 1
     await spawner.run_post_stop_hook()
-    assert allocator.bodies("leases/lease-1/release") == [
-        {"reason": "cancelled", "pod": "none", "pod_name": spawner.pod_name}
-    ]
+    [body] = allocator.bodies("leases/lease-1/release")
+    assert (body["reason"], body["pod"], body["pod_name"]) == ("cancelled", "none", spawner.pod_name)
 
 
 async def test_the_slice_goes_back_although_the_admins_hook_fails(
