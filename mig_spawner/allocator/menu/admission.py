@@ -23,6 +23,8 @@ from mig_spawner.wire.menu import Menu, MenuEntry
 from mig_spawner.wire.problem import ProblemCode
 
 _MAX_LISTED: Final = 20
+WHOLE: Final = "whole"
+"""What a hub calls a whole GPU that its menu does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ def asker(request: LeaseRequest) -> Person:
 
 def asks_for_the_same(menu: Menu, request: LeaseRequest, lease: Lease) -> bool:
     """Whether a request is one for the lease that its holder has already. Rules have no say: what is held is held."""
-    if request.choice and lease.choice:
-        same = request.choice == lease.choice
+    entry = menu.get(request.choice) if request.choice else None
+    if entry is not None and lease.choice:
+        same = entry.id == lease.choice
     else:
-        entry = menu.get(request.choice) if request.choice else None
         same = _stands_for(menu, (entry and entry.request) or request.to_domain(), lease.request)
     if not isinstance(lease, Queued):
         return same
@@ -78,7 +80,7 @@ def admit(menu: Menu, request: LeaseRequest, fleet: Sequence[GPUState], now: dat
     if not len(menu):
         return Admission(wanted, alternatives, request.choice, request.duration)
     person = asker(request)
-    candidates = [_chosen(menu, request)] if request.choice else _candidates(menu, wanted, fleet)
+    candidates = [_chosen(menu, request)] if _names_entry(menu, request) else _candidates(menu, wanted, fleet)
     main = _first_allowed(menu, candidates, person, now)
     others = [_first_allowed(menu, _candidates(menu, other, fleet), person, now) for other in alternatives]
     durations = [d for d in (request.duration, *(entry.duration for entry in (main, *others))) if d is not None]
@@ -118,6 +120,14 @@ def not_offered(menu: Menu, entry: MenuEntry, person: Person, now: datetime) -> 
         ProblemCode.NOT_OFFERED,
         f"{entry.display_name} ({entry.id}) is not to be had for {person.name}. {reason}{contact}",
     )
+
+
+def _names_entry(menu: Menu, request: LeaseRequest) -> bool:
+    """Whether the choice decides. One that is not known does not where the request says by itself what it wants: a profile of the
+    hub may bring a slice that its own menu does not have."""
+    if menu.get(request.choice) is not None:
+        return True
+    return bool(request.choice) and not (request.names_something or request.choice == WHOLE)
 
 
 def _chosen(menu: Menu, request: LeaseRequest) -> MenuEntry:

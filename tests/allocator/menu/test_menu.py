@@ -58,6 +58,7 @@ async def test_a_choice_stands_for_what_its_entry_says(rig: Rig) -> None:
         ({"accelerator_partition_type": "mig-1g.10gb"}, ("1g.10gb", "small")),
         ({"choice": "small", "accelerator_partition_type": "1g.10gb"}, ("1g.10gb", "small")),
         ({"min_memory": 8}, ("1g.10gb", "small")),
+        ({"choice": "1g.10gb", "accelerator_partition_type": "1g.10gb"}, ("1g.10gb", "small")),
         ({"min_memory": 11, "groups": ("research",)}, ("2g.20gb", "middle")),
         ({"min_memory": 11, "groups": ("research",), "duration": 60}, ("2g.20gb", "middle")),
     ],
@@ -75,6 +76,8 @@ async def test_a_request_without_a_choice_is_served_by_what_the_menu_has_for_it(
     ("asked", "code", "says"),
     [
         ({"choice": "smal"}, "not-on-menu", "'smal' is not on the menu. Did you mean 'small'?"),
+        ({"choice": "3g.40gb", "accelerator_partition_type": "3g.40gb"}, "not-on-menu", "3g.40gb is not on the menu"),
+        ({"choice": "whole"}, "not-offered", "March (march) is not to be had for ann."),
         ({"choice": "xyz"}, "not-on-menu", "It has small, middle, night, march."),
         ({"choice": "cpu"}, "not-on-menu", "there is nothing to lease"),
         ({"choice": "small", "accelerator_partition_type": "2g.20gb"}, "not-on-menu", "is 1g.10gb, not 2g.20gb"),
