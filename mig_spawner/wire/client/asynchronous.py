@@ -21,6 +21,7 @@ from mig_spawner.wire.event import Event
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 
 R = TypeVar("R")
 
@@ -74,6 +75,16 @@ class AllocatorClient:
     async def menu(self, *, user: str | None = None, groups: Sequence[str] = ()) -> SeenMenu:
         """What the caller may have; with `user`, for the hub and admins, what that user may, being in these groups."""
         return await self._run(verb.menu(self._peer, user, groups))
+
+    async def quotas(self, *, user: str | None = None, groups: Sequence[str] = ()) -> QuotaList:
+        """What is left for the caller; with `user`, for the hub and admins, for that user, being in these groups."""
+        return await self._run(verb.quotas(self._peer, user, groups))
+
+    async def usage(
+        self, *, by: UsageKey = UsageKey.PERSON, window_s: int = 30 * 86400, user: str | None = None
+    ) -> Usage:
+        """Who used how much within the last so many seconds. A person sees their own."""
+        return await self._run(verb.usage(self._peer, by, window_s, user))
 
     async def ticket(self, user_name: str) -> Ticket:
         """A ticket for one person's browser. For the hub only."""

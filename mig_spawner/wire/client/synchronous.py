@@ -21,6 +21,7 @@ from mig_spawner.wire.event import Event
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 
 R = TypeVar("R")
 
@@ -62,6 +63,14 @@ class SyncAllocatorClient:
     def menu(self, *, user: str | None = None, groups: Sequence[str] = ()) -> SeenMenu:
         """What the caller may have; with `user`, for the hub and admins, what that user may, being in these groups."""
         return self._run(verb.menu(self._peer, user, groups))
+
+    def quotas(self, *, user: str | None = None, groups: Sequence[str] = ()) -> QuotaList:
+        """What is left for the caller; with `user`, for the hub and admins, for that user, being in these groups."""
+        return self._run(verb.quotas(self._peer, user, groups))
+
+    def usage(self, *, by: UsageKey = UsageKey.PERSON, window_s: int = 30 * 86400, user: str | None = None) -> Usage:
+        """Who used how much within the last so many seconds. A person sees their own."""
+        return self._run(verb.usage(self._peer, by, window_s, user))
 
     def ticket(self, user_name: str) -> Ticket:
         return self._run(verb.ticket(self._peer, user_name))

@@ -10,6 +10,7 @@ from mig_spawner.wire.client.flow import Call, Flow, Peer, ask
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 
 
 def availability(peer: Peer) -> Flow[Availability]:
@@ -19,6 +20,16 @@ def availability(peer: Peer) -> Flow[Availability]:
 def menu(peer: Peer, user: str | None, groups: Sequence[str]) -> Flow[SeenMenu]:
     query: dict[str, str | Sequence[str]] = {} if user is None else {"user": user, "group": groups}
     return ask(peer, Call(SeenMenu.model_validate_json, "GET", "menu", query=query))
+
+
+def quotas(peer: Peer, user: str | None, groups: Sequence[str]) -> Flow[QuotaList]:
+    query: dict[str, str | Sequence[str]] = {} if user is None else {"user": user, "group": groups}
+    return ask(peer, Call(QuotaList.model_validate_json, "GET", "quotas", query=query))
+
+
+def usage(peer: Peer, by: UsageKey, window_s: int, user: str | None) -> Flow[Usage]:
+    query = {"by": by.value, "window": str(window_s), **({} if user is None else {"user": user})}
+    return ask(peer, Call(Usage.model_validate_json, "GET", "usage", query=query))
 
 
 def ticket(peer: Peer, user_name: str) -> Flow[Ticket]:

@@ -13,6 +13,7 @@ import yaml
 from mig_spawner.domain.lease import PodFate
 from mig_spawner.errors import AllocatorRefused
 from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseRequest, LeaseState
+from mig_spawner.wire.quota import UsageKey
 from tests.allocator.conftest import MakeRig
 from tests.allocator.process import AllocatorProcess
 from tests.allocator.rig import EPOCH, Rig
@@ -243,6 +244,7 @@ async def test_what_is_left_is_shown(make_rig: MakeRig) -> None:
         ("slices", 0, 2, None),
         ("gpu_hours", 0.5, 9.5, 7 * 86400),
     ]
+    assert (await rig.hub.quotas(user="bob", groups=["lab"])).quotas[1].left == 9.5
     assert quotas[1]["text"] == "All in the group lab have used 0.5 of 10 GPU-hours of the last 7 days."
 
 
@@ -270,6 +272,8 @@ async def test_who_used_how_much(make_rig: MakeRig) -> None:
     }
     assert round(profiles["gpu_seconds"], -1) == 4950
     assert [r["key"] for r in (await see(rig, "usage?user=ann"))["rows"]] == ["ann"]
+    used = await rig.hub.usage(by=UsageKey.PROFILE, window_s=5400, user="ann")
+    assert [row.key for row in used.rows] == ["4g.40gb", "1g.10gb"]
     async with rig.http() as http:
         answer = await http.get("api/v1/usage.csv")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
