@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 
 from mig_spawner.demo.option import Options
 from mig_spawner.demo.person import Person
@@ -27,7 +27,7 @@ from tests.page.site import furnish, site
 
 CODE: Final = "!nvidia-smi -L\n!echo $MIG_PROFILE $NVIDIA_VISIBLE_DEVICES"
 SCHEMES: Final = ("light", "dark")
-WINDOW: Final = {"width": 1100, "height": 760}
+WINDOW: Final[ViewportSize] = {"width": 1100, "height": 760}
 MENU: Final = {
     "currency": "credits",
     "contact": "gpu-help@example.org",
@@ -110,7 +110,7 @@ async def _demo(browser: Browser, folder: Path) -> None:
             await page.context.close()
         page = await _window(browser, stack, "alice", "light")
         await page.goto(f"{stack.url}/hub/spawn/alice")
-        await page.get_by_label("Small slice", exact=True).check()
+        await page.get_by_label("Small slice").check()
         await page.click("#spawn_form [type=submit]")
         await page.wait_for_url("**/lab**")
         await _notebook(page, folder)
@@ -119,7 +119,7 @@ async def _demo(browser: Browser, folder: Path) -> None:
         await carol.log_in()
         page = await _window(browser, stack, "carol", "light")
         await page.goto(f"{stack.url}/hub/spawn/carol")
-        await page.get_by_label("Whole GPU", exact=True).check()
+        await page.get_by_label("Whole GPU").check()
         await page.click("#spawn_form [type=submit]")
         await page.locator("#progress-message", has_text="position").wait_for()
         await page.click("#progress-details summary")
