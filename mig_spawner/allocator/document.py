@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from mig_spawner.allocator.bound import failed_on
 from mig_spawner.allocator.ending import waits_for
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.outlook import with_line
@@ -100,11 +101,14 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
             line = f"Waits for {lease.request}: number {position} of {queue_length} in the queue."
             if quota := waits_for_quota(Use(ledger, waiting=False), lease):
                 return f"{line} It is passed over: {quota}"
-            if not avoid:
+            if lease.node is not None:
+                line += f" It is wanted on node {lease.node} alone."
+            failed = failed_on(ledger, lease) if avoid else 0
+            if not failed:
                 return line
             after = ledger.setting.retry_after.total_seconds()
             return (
-                f"{line} It could not be made on {len(avoid)} GPU(s), or not used there, so others are tried first; "
+                f"{line} It could not be made on {failed} GPU(s), or not used there, so others are tried first; "
                 f"if none can serve it, the same ones again after {after:.0f} s."
             )
         case Granted(grant=grant):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from mig_spawner.allocator.bound import keep_bound
 from mig_spawner.allocator.desire import refresh_desired
 from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ending import close_ended, waits_for
@@ -49,6 +50,7 @@ Steps = list[tuple[Lease, Lease]]
 def settle(ledger: Ledger) -> None:
     """The steps that follow every change. They change nothing when nothing is to be done."""
     close_ended(ledger)
+    keep_bound(ledger)
     serve_queue(ledger)
     refresh_desired(ledger)
 
@@ -202,13 +204,21 @@ def _arrival(request: LeaseRequest, admission: Admission, ledger: Ledger) -> Que
         priority=request.priority,
         groups=frozenset(request.groups),
         choice=admission.choice,
+        node=request.node,
         avoid=frozenset(state.gpu.gpu_uuid for state in ledger.fleet if state.node in request.avoid_nodes),
     )
 
 
 def _refuse_impossible(ledger: Ledger, request: LeaseRequest, admission: Admission) -> None:
     """Nobody waits for what can never come: some choice has to be possible."""
-    fleet = [state for state in ledger.fleet if state.node not in request.avoid_nodes]
+    fleet = [
+        state for state in ledger.fleet if state.node not in request.avoid_nodes and request.node in (None, state.node)
+    ]
+    if request.node is not None and all(state.node != request.node for state in ledger.fleet):
+        raise refusal(
+            ProblemCode.IMPOSSIBLE,
+            f"No GPU of a node {request.node} is known here. Say its name as its agent reports it, or start its agent.",
+        )
     reasons = [impossible(choice, fleet) for choice in admission.choices]
     if None not in reasons:
         raise refusal(ProblemCode.IMPOSSIBLE, reasons[0] or "")
@@ -221,7 +231,7 @@ def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) ->
             ProblemCode.CONFLICT,
             f"Your previous slice is still being released; it waits: {detail}. Try again in a moment.",
         )
-    if not asks_for_the_same(ledger.menu, request, existing):
+    if not asks_for_the_same(ledger.menu, request, existing) or existing.node != request.node:
         verb = "waits for" if isinstance(existing, Queued) else "has"
         raise refusal(
             ProblemCode.CONFLICT,

@@ -28,6 +28,7 @@ VERBS: Final[Mapping[str, str]] = {
     "plan": "mig_spawner.cli.plan",
     "release": "mig_spawner.cli.release",
     "renew": "mig_spawner.cli.renew",
+    "run": "mig_spawner.cli.run",
     "simulate": "mig_spawner.cli.simulate",
     "wait": "mig_spawner.cli.wait",
 }

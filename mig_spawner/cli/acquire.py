@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from mig_spawner.cli.holder import DEFAULT_SERVER, holder_of, request_of, with_holder, with_request
+from mig_spawner.cli.holder import DEFAULT_SERVER, Wanted, holder_of, request_of, with_holder, with_request
 from mig_spawner.cli.option import Access, with_access, with_json
 from mig_spawner.cli.outcome import Verb
 from mig_spawner.cli.show import lease_lines, print_json, progress
@@ -24,28 +26,10 @@ from mig_spawner.cli.waiting import wait_ready
 @with_access
 @with_json
 def acquire(
-    access: Access,
-    profile: str | None,
-    memory_gb: float | None,
-    wait_budget_s: float | None,
-    duration_s: float | None,
-    user: str | None,
-    user_id: str | None,
-    server: str,
-    *,
-    whole: bool,
-    wait: bool,
-    as_json: bool,
+    access: Access, user: str | None, user_id: str | None, server: str, *, wait: bool, as_json: bool, **wanted: Any
 ) -> None:
     """Lease a slice, or stand in line for one."""
-    request = request_of(
-        holder_of(user, user_id, server),
-        profile=profile,
-        memory_gb=memory_gb,
-        whole=whole,
-        wait_budget_s=wait_budget_s,
-        duration_s=duration_s,
-    )
+    request = request_of(holder_of(user, user_id, server), Wanted(**wanted))
     with access.client() as client:
         lease = client.acquire(request)
         if wait:

@@ -27,6 +27,12 @@ class Outcome(IntEnum):
     """The lease has ended, so it will never be ready."""
     WRONG = 7
     """What was checked is not as it should be."""
+    NO_SLICE = 125
+    """`run`: there was no slice to run the command on."""
+    NOT_EXECUTABLE = 126
+    """`run`: the command is there, but cannot be started."""
+    NOT_FOUND = 127
+    """`run`: there is no such command."""
 
 
 EPILOG: Final = (

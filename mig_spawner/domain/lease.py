@@ -113,6 +113,7 @@ class _Lease:
         duration_s: how long it may be kept once granted, seconds; None for no limit.
         groups: the holder's groups at the hub when they asked.
         choice: the id of the menu's entry that it was asked by; empty for none.
+        node: on this node alone; None for any.
         peak_memory_mib: the most memory its device was seen to use, MiB; None while that is not known.
     """
 
@@ -126,6 +127,7 @@ class _Lease:
     priority: int = 0
     groups: frozenset[str] = frozenset()
     choice: str = ""
+    node: str | None = None
     peak_memory_mib: int | None = None
     unattended: bool = False
     claimed_at: datetime | None = None

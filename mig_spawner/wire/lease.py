@@ -148,6 +148,7 @@ class LeaseRequest(_Choice):
         wait_budget: how long to stay in the queue, seconds; 0 for "now or never", None to wait for ever.
         duration: how long it may be kept once granted, seconds; None for no limit.
         avoid_nodes: not on these nodes: a server found no room there.
+        node: on this node alone, for a program that runs there already.
         priority: greater goes first. Services and admins set any; a person at most 0.
         choice: the id of an entry of the allocator's menu. It may stand alone, or beside what the entry says.
         groups: the holder's groups at the hub, said by the hub. Of a person who asks, the hub is asked instead.
@@ -160,6 +161,7 @@ class LeaseRequest(_Choice):
     wait_budget: Seconds | None = None
     duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    node: Name | None = None
     priority: Priority = 0
     choice: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9._+-]*$")] = ""
     groups: Annotated[tuple[Name, ...], Field(max_length=MAX_GROUPS)] = ()

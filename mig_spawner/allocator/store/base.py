@@ -178,6 +178,10 @@ class Transaction(Outbox, Plans, Post, History, ABC):
         """Those who wait and avoid some GPU."""
 
     @abstractmethod
+    def bound(self) -> list[Queued]:
+        """Those who wait and are wanted on one node alone."""
+
+    @abstractmethod
     def queue_place(self, lease_id: str) -> tuple[int, int]:
         """Place in the queue, 1 is next and 0 not in it; and how long the queue is."""
 

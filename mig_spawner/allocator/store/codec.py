@@ -93,6 +93,7 @@ def to_row(lease: Lease) -> dict[str, Any]:
         "avoid": json.dumps(sorted(lease.avoid) if isinstance(lease, (Queued, Granted)) else []),
         "groups": json.dumps(sorted(lease.groups)),
         "choice": lease.choice,
+        "only_node": lease.node,
         **_grant_row(grant_of(lease)),
     }
     match lease:
@@ -170,6 +171,7 @@ def from_row(row: RowMapping) -> Lease:
         "priority": row["priority"],
         "groups": frozenset(json.loads(row["groups"])),
         "choice": row["choice"],
+        "node": row["only_node"],
         "peak_memory_mib": row["peak_memory_mib"],
         "unattended": row["unattended"],
         "claimed_at": row["claimed_at"],

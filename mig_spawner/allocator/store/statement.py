@@ -37,6 +37,7 @@ QUEUE: Final = select(t.lease).where(_queued).order_by(*_in_line).execution_opti
 WAITS_OVER: Final = select(t.lease).where(_queued, t.lease.c.wait_until <= bindparam("now")).order_by(_by_number)
 WAITING_SINCE: Final = select(t.lease).where(_queued, t.lease.c.queued_at <= bindparam("since")).order_by(*_in_line)
 EARMARKS: Final = select(t.lease.c.earmark, t.lease.c.lease_id).where(_queued, t.lease.c.earmark.is_not(None))
+BOUND: Final = select(t.lease).where(_queued, t.lease.c.only_node.is_not(None)).order_by(_by_number)
 AVOIDING: Final = select(t.lease).where(_queued, t.lease.c.avoid != "[]").order_by(_by_number)
 _me = t.lease.alias("me")
 _not_behind = or_(

@@ -98,6 +98,7 @@ lease = Table(
     Column("choice_number", Integer),
     Column("groups", Text, nullable=False, server_default="[]"),
     Column("choice", String(63), nullable=False, server_default=""),
+    Column("only_node", String(255)),
     Column("peak_memory_mib", Integer),
     Column("earmark", String(255)),
     Column("unattended", Boolean, nullable=False, server_default=false()),
@@ -118,6 +119,9 @@ Index("ix_lease_closed_at", lease.c.closed_at)
 Index("ix_lease_user_name", lease.c.user_name, lease.c.closed_at)
 Index("ix_lease_state", lease.c.state, lease.c.number)
 Index("ix_lease_line", lease.c.state, lease.c.priority.desc(), lease.c.number)
+
+_bound = text("only_node IS NOT NULL")
+Index("ix_lease_only_node", lease.c.only_node, sqlite_where=_bound, postgresql_where=_bound)
 
 hold = Table(
     "hold",

@@ -102,6 +102,9 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
     def avoiding(self) -> list[Queued]:
         return self._queued(s.AVOIDING)
 
+    def bound(self) -> list[Queued]:
+        return self._queued(s.BOUND)
+
     def queue_place(self, lease_id: str) -> tuple[int, int]:
         return int(self._connection.execute(s.QUEUE_PLACE, {"lease_id": lease_id}).scalar_one()), self.queue_length()
 
