@@ -33,6 +33,7 @@ from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.pods.base import PodListing, PodWatch
 from mig_spawner.allocator.pods.choice import watch_of
+from mig_spawner.allocator.queue.service import QueueService
 from mig_spawner.allocator.rate import Rate, RateTraits
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
 from mig_spawner.allocator.setting import Setting
@@ -298,6 +299,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Applicatio
             prefix=self.prefix,
             desk=self.desk,
             leases=LeaseService(self.desk),
+            queue=QueueService(self.desk),
             nodes=NodeService(self.desk),
             menu=menu,
             pages=PageService(self.desk),

@@ -40,7 +40,7 @@ _ENDED: Final = {
     EndReason.CANCELLED: "It was cancelled.",
     EndReason.START_FAILED: "Its server did not start.",
     EndReason.WAIT_OVER: "Nothing became free in the time it could wait. Ask again, wait longer, or choose something else.",
-    EndReason.NOT_TAKEN: "Its slice was ready and nobody took it in time. Start the server again.",
+    EndReason.NOT_TAKEN: "Its slice was ready and nobody took it in time, so it has passed on to the next. Start the server again.",
     EndReason.EXPIRED: "Its time was over.",
     EndReason.HOLDER_LOST: "Nothing was heard of its server for too long.",
     EndReason.POD_GONE: "Its pod was gone.",
@@ -54,6 +54,9 @@ def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
     """A lease as anybody who may see it sees it."""
     position, queue_length = ledger.tx.queue_place(lease.lease_id) if isinstance(lease, Queued) else (None, None)
     grant = grant_of(lease)
+    starts_between, cannot_tell = None, None
+    if isinstance(lease, Queued) and ledger.forecasts is not None:
+        starts_between, cannot_tell = ledger.forecasts.start(ledger, lease, position or 0)
     return LeaseDocument(
         lease_id=lease.lease_id,
         holder=HolderDocument(
@@ -70,11 +73,20 @@ def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
         granted_choice=None if grant is None else grant.choice,
         position=position,
         queue_length=queue_length,
+        starts_between=starts_between,
+        cannot_tell=cannot_tell,
+        unattended=lease.unattended,
+        claim_until=claim_until(ledger, lease),
         reason=lease.reason if isinstance(lease, (Releasing, Closed)) else None,
         detail=_detail(ledger, lease, position, queue_length),
         gpu_seconds=lease.gpu_seconds if isinstance(lease, Closed) else None,
         peak_memory_mib=lease.peak_memory_mib,
     )
+
+
+def claim_until(ledger: Ledger, lease: Lease) -> datetime | None:
+    """Until when something is offered to a holder who has left; None if nothing is, or nobody has."""
+    return lease.ready_at + ledger.setting.claim_window if isinstance(lease, Ready) and lease.unattended else None
 
 
 def _placement(grant: Grant) -> PlacementDocument:
@@ -114,6 +126,9 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
         case Granted(grant=grant):
             return f"Its slice is being made on node {grant.node}."
         case Ready(grant=grant):
+            until = claim_until(ledger, lease)
+            if until is not None:
+                return f"Its slice is ready. Claim it by {until:%H:%M} UTC, or it passes on to the next."
             return f"Its slice on node {grant.node} is ready for its server."
         case Active(grant=grant):
             return f"In use on node {grant.node}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mig_spawner.allocator.fleet import fleet_of, is_silent, occupied
 from mig_spawner.allocator.foresight.ranking import ranking_of
@@ -25,6 +25,9 @@ from mig_spawner.domain.queue import Memory
 from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument, UsageDocument
 
+if TYPE_CHECKING:
+    from mig_spawner.allocator.queue.forecasts import Forecasts
+
 L = TypeVar("L", bound=Lease)
 
 
@@ -39,6 +42,8 @@ class Ledger:
         passed_over: leases in the queue for which a quota was against what could have been granted.
         broken: GPUs on which this transaction could not write a grant; never asked twice.
         memory: what passes over the queue remember of the fleet, a hint.
+        forecasts: what this process can say of when those who wait will begin; None where nobody asks.
+        reads_only: nobody waits for the end of this transaction but who asked.
     """
 
     tx: Transaction
@@ -48,6 +53,8 @@ class Ledger:
     steps: list[tuple[Lease, Lease]] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     memory: Memory = field(default_factory=Memory)
+    reads_only: bool = False
+    forecasts: Forecasts | None = None
     _holding: dict[str, Holding] | None = None
     _nodes: dict[str, NodeRecord] | None = None
     _pods: list[Pod] | None = None

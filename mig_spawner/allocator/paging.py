@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from mig_spawner.domain.lease import Lease
+from mig_spawner.domain.lease import Lease, Queued
 
 I = TypeVar("I")  # noqa: E741  # an item
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Arrival = tuple[int, str]
 """When a lease was asked for, microseconds since 1970, and its id, which tells apart those of one moment."""
+
+
+Place = tuple[int, int, str]
+"""Minus the priority, then the arrival."""
 
 
 def page(items: Iterable[I], key: Callable[[I], Any], *, after: Any, limit: int | None) -> tuple[list[I], bool]:
@@ -23,6 +27,16 @@ def page(items: Iterable[I], key: Callable[[I], Any], *, after: Any, limit: int 
 
 def arrival(lease: Lease) -> Arrival:
     return (lease.queued_at - _EPOCH) // timedelta(microseconds=1), lease.lease_id
+
+
+def place(lease: Queued) -> Place:
+    """Where somebody is in line, by a key that stays."""
+    return (-lease.priority, *arrival(lease))
+
+
+def queue_cursor(lease: Queued) -> str:
+    """What `QUEUE_CURSOR` reads: the page after this one who waits."""
+    return f"{lease.priority}.{lease_cursor(lease)}"
 
 
 def lease_cursor(lease: Lease) -> str:

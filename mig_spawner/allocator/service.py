@@ -20,6 +20,7 @@ from mig_spawner.allocator.event.news import announce
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
+from mig_spawner.allocator.queue.forecasts import Forecasts
 from mig_spawner.allocator.queue.serve import serve_queue
 from mig_spawner.allocator.quota.check import refuse_over_quota
 from mig_spawner.allocator.refusal import refusal
@@ -64,11 +65,12 @@ class Desk:
     after: Callable[[Steps], None]
     menu: Callable[[], Menu] = Menu
     memory: Memory = field(default_factory=Memory)
+    forecasts: Forecasts = field(default_factory=Forecasts)
 
     @contextmanager
     def writing(self, who: str) -> Iterator[Ledger]:
         with self.store.writing() as tx:
-            ledger = Ledger(tx, self.setting, who, self.menu(), memory=self.memory)
+            ledger = Ledger(tx, self.setting, who, self.menu(), memory=self.memory, forecasts=self.forecasts)
             yield ledger
             announce(ledger)
         self.after(ledger.steps)
@@ -76,7 +78,15 @@ class Desk:
     @contextmanager
     def reading(self) -> Iterator[Ledger]:
         with self.store.reading() as tx:
-            yield Ledger(tx, self.setting, "", self.menu(), memory=self.memory)
+            yield Ledger(
+                tx,
+                self.setting,
+                "",
+                self.menu(),
+                memory=self.memory,
+                forecasts=self.forecasts,
+                reads_only=True,
+            )
 
 
 @dataclass(frozen=True)
@@ -108,24 +118,24 @@ class LeaseService:
             existing = ledger.tx.open_lease(*holder.key)
             if existing is not None:
                 _same_or_conflict(ledger, existing, request)
-                return _seen(ledger, existing)
+                return seen(ledger, existing if request.unattended else claim(ledger, existing))
             admission = admit(ledger.menu, request, ledger.fleet, ledger.now)
-            _refuse_impossible(ledger, request, admission)
+            refuse_impossible(ledger, request, admission)
             refuse_over_quota(ledger, asker(request), admission.choices)
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
                 raise refusal(ProblemCode.QUEUE_FULL, "Too many wait already. Try again later.")
             lease = _arrival(request, admission, ledger)
             ledger.tx.add(lease, who=who, why=f"{holder} asks for {admission.request}")
             settle(ledger)
-            stored = _stored(ledger, lease.lease_id)
-            if isinstance(stored, Queued) and request.wait_budget == 0:
+            found = stored(ledger, lease.lease_id)
+            if isinstance(found, Queued) and request.wait_budget == 0:
                 why = "nothing is free now and it is not ready to wait"
-                stored = ledger.move(stored, transition.cancel(stored, EndReason.WAIT_OVER, ledger.now), why)
-            return _seen(ledger, stored)
+                found = ledger.move(found, transition.cancel(found, EndReason.WAIT_OVER, ledger.now), why)
+            return seen(ledger, found)
 
     def lease(self, lease_id: str) -> Seen:
         with self._desk.reading() as ledger:
-            return _seen(ledger, _stored(ledger, lease_id))
+            return seen(ledger, stored(ledger, lease_id))
 
     def leases(
         self,
@@ -147,7 +157,7 @@ class LeaseService:
     def renew(self, lease_id: str, *, who: str) -> LeaseDocument:
         """Ready becomes Active; an Active one is seen."""
         with self._desk.writing(who) as ledger:
-            match _stored(ledger, lease_id):
+            match stored(ledger, lease_id):
                 case Ready() as lease:
                     active = ledger.move(lease, transition.activate(lease, ledger.now), "its holder has taken it")
                     return lease_document(ledger, active)
@@ -164,10 +174,10 @@ class LeaseService:
     def release(self, lease_id: str, release: LeaseRelease, *, who: str) -> LeaseDocument:
         """Give a lease back, or learn what one that was given back still waits for."""
         with self._desk.writing(who) as ledger:
-            lease = _stored(ledger, lease_id)
+            lease = stored(ledger, lease_id)
             _give_back(ledger, lease, release)
             settle(ledger)
-            return lease_document(ledger, _stored(ledger, lease_id))
+            return lease_document(ledger, stored(ledger, lease_id))
 
     def release_holder(self, user_id: str, server_name: str, release: LeaseRelease, *, who: str) -> LeaseList:
         """Give back what a holder has; an empty list when it has nothing."""
@@ -177,14 +187,16 @@ class LeaseService:
                 return LeaseList(leases=())
             _give_back(ledger, lease, release)
             settle(ledger)
-            return LeaseList(leases=(lease_document(ledger, _stored(ledger, lease.lease_id)),))
+            return LeaseList(leases=(lease_document(ledger, stored(ledger, lease.lease_id)),))
 
 
-def _seen(ledger: Ledger, lease: Lease) -> Seen:
+def seen(ledger: Ledger, lease: Lease) -> Seen:
+    """A lease for those who watch it."""
     return Seen(lease_document(ledger, lease), ledger.tx.revision)
 
 
-def _stored(ledger: Ledger, lease_id: str) -> Lease:
+def stored(ledger: Ledger, lease_id: str) -> Lease:
+    """A lease by its id, or the refusal that there is none."""
     lease = ledger.tx.lease(lease_id)
     if lease is None:
         raise refusal(ProblemCode.NOT_FOUND, "There is no such lease.")
@@ -203,13 +215,21 @@ def _arrival(request: LeaseRequest, admission: Admission, ledger: Ledger) -> Que
         alternatives=admission.alternatives,
         priority=request.priority,
         groups=frozenset(request.groups),
+        unattended=request.unattended,
         choice=admission.choice,
         node=request.node,
         avoid=frozenset(state.gpu.gpu_uuid for state in ledger.fleet if state.node in request.avoid_nodes),
     )
 
 
-def _refuse_impossible(ledger: Ledger, request: LeaseRequest, admission: Admission) -> None:
+def claim(ledger: Ledger, lease: Lease) -> Lease:
+    """Its holder is back: what is ready need not be claimed any more. Whoever never left is left alone."""
+    if lease.unattended and isinstance(lease, (Queued, Granted, Ready)):
+        return ledger.move(lease, transition.claim(lease, ledger.now), "its holder is back")
+    return lease
+
+
+def refuse_impossible(ledger: Ledger, request: LeaseRequest, admission: Admission) -> None:
     """Nobody waits for what can never come: some choice has to be possible."""
     fleet = [
         state for state in ledger.fleet if state.node not in request.avoid_nodes and request.node in (None, state.node)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from mig_spawner.allocator.document import claim_until
 from mig_spawner.allocator.event.news import warn
 from mig_spawner.allocator.ledger import Ledger, processes_on
 from mig_spawner.allocator.queue.patience import earmark, forgive
@@ -60,11 +61,18 @@ def retry_unmade(ledger: Ledger) -> None:
 
 
 def release_untaken(ledger: Ledger) -> None:
-    """Ready, and nobody came. While the pods cannot be seen, somebody may have come."""
+    """Ready, and nobody came. While the pods cannot be seen, somebody may have come, unless its holder has left."""
     for lease in list(ledger.holding.values()):
         if not isinstance(lease, Ready):
             continue
-        due = lease.ready_at + ledger.setting.ready_timeout
+        until = claim_until(ledger, lease)
+        if until is not None:
+            if ledger.now >= until:
+                # Nobody has claimed it, so nobody has made a pod for it.
+                unclaimed = transition.release(lease, EndReason.NOT_TAKEN, PodFate.NONE, ledger.now)
+                ledger.move(lease, unclaimed, "nobody claimed it within the claim window: it passes on to the next")
+            continue
+        due = max(lease.ready_at, lease.claimed_at or lease.ready_at) + ledger.setting.ready_timeout
         listed_at = ledger.tx.pods_listed_at()
         blind = ledger.setting.watches_pods and (listed_at is None or listed_at < due)
         if ledger.now >= due and not blind:

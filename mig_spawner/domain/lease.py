@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import Placement
@@ -301,10 +301,12 @@ def activate(lease: Ready | Active, now: datetime) -> Active:
             )
 
 
-C = TypeVar("C", Queued, Granted, Ready)
+def leave(lease: Queued | Granted | Ready) -> Queued | Granted | Ready:
+    """Its holder goes away and will come back: what is ready has to be claimed."""
+    return replace(lease, unattended=True, claimed_at=None)
 
 
-def claim(lease: C, now: datetime) -> C:
+def claim(lease: Queued | Granted | Ready, now: datetime) -> Queued | Granted | Ready:
     """Its holder has come back: from now on it is waited for, and there is no need to claim it once more."""
     return replace(lease, unattended=False, claimed_at=now)
 

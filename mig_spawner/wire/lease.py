@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Annotated, Any, Final, Self
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
 from mig_spawner.domain.profile import ProfileName
@@ -25,6 +25,8 @@ from mig_spawner.domain.request import (
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.base import Answer, Document, Label, Name, Text
 
+Duration = Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)]
+MenuChoice = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9._+-]*$")]
 Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
 
 
@@ -59,7 +61,7 @@ def _uses(*ways: str) -> dict[str, JsonValue]:
     return {"required": list(ways), "properties": {way: _TYPES[way] for way in ways}}
 
 
-_SEVERAL: dict[str, JsonValue] = {"anyOf": [_uses(*pair) for pair in combinations(_TYPES, 2)]}
+SEVERAL_WAYS: dict[str, JsonValue] = {"anyOf": [_uses(*pair) for pair in combinations(_TYPES, 2)]}
 _ONE: list[JsonValue] = [_uses(way) for way in _TYPES]
 
 PartitionType = Annotated[Name, _PROFILE]
@@ -67,10 +69,17 @@ Memory = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 DeviceName = Annotated[
     str, Field(max_length=128, pattern=r"^MIG-[A-Za-z0-9/-]+$", examples=["MIG-2c4f8b7e-6d3a-5e1f-9b0a-1d2e3f4a5b6c"])
 ]
-Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
 
 
-class _Choice(Document):
+def _whole(value: object) -> object:
+    """In JSON 5.0 is a whole number as well."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY), BeforeValidator(_whole)]
+
+
+class WaysOfAsking(Document):
     """The ways of asking."""
 
     accelerator_partition_type: PartitionType | None = None
@@ -94,6 +103,11 @@ class _Choice(Document):
         ways = (self.accelerator_partition_type, self.min_memory, self.mig_uuid, self.whole or None)
         return sum(way is not None for way in ways)
 
+    @property
+    def names_something(self) -> bool:
+        """Whether it says what it wants in some way, rather than leaving it to the choice, or out for a whole GPU."""
+        return self._ways > 0
+
     def to_domain(self) -> Request:
         """What is asked for; a whole GPU if nothing else is named."""
         if self.accelerator_partition_type is not None:
@@ -105,7 +119,7 @@ class _Choice(Document):
         return WholeRequest()
 
 
-class ChoiceDocument(_Choice):
+class ChoiceDocument(WaysOfAsking):
     """One thing that would do: exactly one of a profile, a minimum memory, one MIG device by name, or `whole: true`."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": _ONE})
@@ -119,10 +133,11 @@ class ChoiceDocument(_Choice):
     @classmethod
     def of(cls, request: Request) -> ChoiceDocument:
         """The document of a domain request."""
-        return cls.model_validate(_ways_of(request) or {"whole": True})
+        return cls.model_validate(ways_of(request) or {"whole": True})
 
 
-def _ways_of(request: Request) -> dict[str, Any]:
+def ways_of(request: Request) -> dict[str, Any]:
+    """The field that asks for this; none for a whole GPU."""
     match request:
         case SliceRequest(profile):
             return {"accelerator_partition_type": str(profile)}
@@ -134,7 +149,7 @@ def _ways_of(request: Request) -> dict[str, Any]:
             return {}
 
 
-class LeaseRequest(_Choice):
+class LeaseRequest(WaysOfAsking):
     """Ask for a slice, in the manner of SageMaker: leave the fields that say what out for a whole GPU.
 
     Attributes:
@@ -151,25 +166,23 @@ class LeaseRequest(_Choice):
         node: on this node alone, for a program that runs there already.
         priority: greater goes first. Services and admins set any; a person at most 0.
         choice: the id of an entry of the allocator's menu. It may stand alone, or beside what the entry says.
+        unattended: nobody stands by: when its slice is ready it is offered until `claim_until`, and passes on if it is not claimed
+            by then. Asking again without this claims it at once.
         groups: the holder's groups at the hub, said by the hub. Of a person who asks, the hub is asked instead.
     """
 
-    model_config = ConfigDict(json_schema_extra={"not": _SEVERAL})
+    model_config = ConfigDict(json_schema_extra={"not": SEVERAL_WAYS})
 
     holder: HolderDocument
     alternatives: Annotated[tuple[ChoiceDocument, ...], Field(max_length=MAX_ALTERNATIVES)] = ()
     wait_budget: Seconds | None = None
-    duration: Annotated[float, Field(gt=0, le=366 * 86400, allow_inf_nan=False)] | None = None
+    duration: Duration | None = None
     avoid_nodes: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
     node: Name | None = None
     priority: Priority = 0
-    choice: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9._+-]*$")] = ""
+    choice: MenuChoice = ""
     groups: Annotated[tuple[Name, ...], Field(max_length=MAX_GROUPS)] = ()
-
-    @property
-    def names_something(self) -> bool:
-        """Whether it says what it wants in some way, rather than leaving it to the choice, or out for a whole GPU."""
-        return self._ways > 0
+    unattended: bool = False
 
     def alternatives_to_domain(self) -> tuple[Request, ...]:
         return tuple(choice.to_domain() for choice in self.alternatives)
@@ -202,7 +215,7 @@ class LeaseRequest(_Choice):
             wait_budget=wait_budget,
             duration=duration,
             priority=priority,
-            **_ways_of(request),
+            **ways_of(request),
         )
 
 
@@ -257,6 +270,7 @@ class LeaseDocument(Answer):
         position: place in the queue, 1 is next; only while Queued.
         starts_between: when it will be granted, as far as can be told; only while Queued.
         cannot_tell: why there is no `starts_between`, a sentence; only while Queued.
+        unattended: its holder has left, and will come back.
         claim_until: its slice is ready and passes on to the next if it is not claimed by then.
         reason: why it ends or ended; only when Releasing or Closed.
         detail: a sentence for people: what it waits for now, or what to do.
@@ -278,6 +292,7 @@ class LeaseDocument(Answer):
     queue_length: int | None = None
     starts_between: RangeDocument | None = None
     cannot_tell: str | None = None
+    unattended: bool = False
     claim_until: datetime | None = None
     reason: EndReason | None = None
     detail: str = ""

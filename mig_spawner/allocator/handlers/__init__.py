@@ -21,6 +21,7 @@ from mig_spawner.allocator.handlers.node import Cordon, Desired, Drain, Node, No
 from mig_spawner.allocator.handlers.openapi import OpenAPI
 from mig_spawner.allocator.handlers.page import PAGES
 from mig_spawner.allocator.handlers.page.static import OAuthCallback, Static
+from mig_spawner.allocator.handlers.queue import Claim, Explain, Queue
 from mig_spawner.allocator.handlers.quota import Quotas, UsageCSV, UsageHandler
 from mig_spawner.allocator.handlers.webhook import Deliveries, Redeliver, Webhook, Webhooks
 from mig_spawner.allocator.openapi.document import openapi
@@ -38,8 +39,11 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("leases", Leases),
     ("leases/release", ReleaseHolder),
     ("leases/{id}", Lease),
+    ("leases/{id}/explain", Explain),
+    ("leases/{id}/claim", Claim),
     ("leases/{id}/renew", Renew),
     ("leases/{id}/release", Release),
+    ("queue", Queue),
     ("nodes", Nodes),
     ("nodes/{node}", Node),
     ("nodes/{node}/desired", Desired),

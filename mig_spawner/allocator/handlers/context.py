@@ -14,6 +14,7 @@ from mig_spawner.allocator.menu.source import MenuSource
 from mig_spawner.allocator.metrics import Metrics
 from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
+from mig_spawner.allocator.queue.service import QueueService
 from mig_spawner.allocator.rate import Rate
 from mig_spawner.allocator.service import Desk, LeaseService
 from mig_spawner.allocator.webhook.service import WebhookService
@@ -53,6 +54,7 @@ class Context:
     prefix: str
     desk: Desk
     leases: LeaseService
+    queue: QueueService
     nodes: NodeService
     menu: MenuSource
     pages: PageService

@@ -1,4 +1,4 @@
-"""`api/v1/leases…`: acquire, read, renew, release."""
+"""`api/v1/leases…`: acquire, read, change, renew, release."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from mig_spawner.allocator.store.base import Progress
 from mig_spawner.domain.lease import EndReason, PodFate
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest, LeaseState
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.queue import LeaseChange
 
 _UNDECIDED = (LeaseState.QUEUED, LeaseState.GRANTED)
 MAX_REQUEST: Final = 512 * 1024
@@ -147,6 +148,14 @@ class Lease(LeaseHandler):
             return f"{document.state}:{document.position or 0}" == known
 
         self.answer(await self.until(seen, is_stale))
+
+    @allow(Role.SERVICE, Role.RESERVE)
+    async def patch(self, lease_id: str) -> None:
+        wanted = self.parsed(LeaseChange)
+        self.refuse_priority(wanted.priority or 0)
+        await self.read(lease_id)
+        who = self.principal.who
+        self.answer((await self.call(lambda: self.context.queue.change(lease_id, wanted, who=who))).document)
 
 
 class Renew(LeaseHandler):

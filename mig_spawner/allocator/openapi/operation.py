@@ -14,6 +14,7 @@ from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, Lease
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeDrain, NodeReport
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage
 from mig_spawner.wire.webhook import DeliveryDocument, DeliveryList, WebhookCreated, WebhookList, WebhookRequest
 
@@ -94,6 +95,22 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         LeaseRelease,
     ),
     ("leases/{id}", "get"): Operation("getLease", "One lease. Somebody else's is not found.", LeaseDocument),
+    ("leases/{id}", "patch"): Operation(
+        "changeLease",
+        "Change what a lease waits for; it keeps its time of arrival. What is left out stays.",
+        LeaseDocument,
+        LeaseChange,
+        (ProblemCode.CONFLICT, ProblemCode.IMPOSSIBLE, ProblemCode.NOT_ON_MENU, ProblemCode.NOT_OFFERED),
+    ),
+    ("leases/{id}/explain", "get"): Operation(
+        "explainLease", "Why a lease is where it is, or why it waits.", ExplainDocument
+    ),
+    ("leases/{id}/claim", "post"): Operation(
+        "claimLease",
+        "Its holder is back: what is ready for it does not pass on to the next.",
+        LeaseDocument,
+        problems=(ProblemCode.CONFLICT,),
+    ),
     ("leases/{id}/renew", "post"): Operation(
         "renewLease",
         "Confirm a ready lease, which makes it active; the heartbeat of an active one.",
@@ -102,6 +119,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("leases/{id}/release", "post"): Operation(
         "releaseLease", "Give a lease back. Doing it twice does no harm.", LeaseDocument, LeaseRelease
+    ),
+    ("queue", "get"): Operation(
+        "getQueue", "Who waits, next first, and why. Names are for oneself and for admins.", QueueDocument
     ),
     ("nodes", "get"): Operation("listNodes", "Nodes by name.", NodeList),
     ("nodes/{node}", "put"): Operation(
@@ -156,5 +176,5 @@ PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "node": "The name of the node, as its agent reports it.",
 }
 
-FROM_A_LEASE: Final = ("getLease", "renewLease", "releaseLease")
+FROM_A_LEASE: Final = ("getLease", "explainLease", "changeLease", "claimLease", "renewLease", "releaseLease")
 """What can be done with the lease that an acquire answers with."""

@@ -30,6 +30,7 @@ _POSITION: Final = rf"^({'|'.join(LeaseState)}):[0-9]{{1,9}}$"
 _DAY: Final = r"\d{4}-\d{2}-\d{2}"
 _NUMBER: Final = r"^[0-9]{1,18}$"
 _KIND: Final = "|".join([*EventKind, AVAILABILITY])
+_QUEUE_CURSOR: Final = r"^-?[0-9]{1,3}\.[0-9]{1,17}\.[0-9a-f]{1,32}$"
 _LEASE_CURSOR: Final = r"^[0-9]{1,17}\.[0-9a-f]{1,32}$"
 
 
@@ -128,6 +129,11 @@ def _day(text: str) -> date:
     return date.fromisoformat(text)
 
 
+def _queue_cursor(text: str) -> tuple[int, int, str]:
+    priority, microseconds, lease_id = _text(_QUEUE_CURSOR)(text).split(".")
+    return -int(priority), int(microseconds), lease_id
+
+
 def _name(name: str, about: str, least: int, *, required: bool = False) -> Parameter[str]:
     return Parameter(
         name,
@@ -197,6 +203,13 @@ DELIVERY_CURSOR: Final = Parameter(
     "Where to go on: `next` of the answer before.",
     {"type": "string", "pattern": _NUMBER},
     lambda text: int(_text(_NUMBER)(text)),
+    "what `next` of the answer before said",
+)
+QUEUE_CURSOR: Final = Parameter(
+    "cursor",
+    "Where to go on: `next` of the answer before.",
+    {"type": "string", "pattern": _QUEUE_CURSOR},
+    _queue_cursor,
     "what `next` of the answer before said",
 )
 NODE_CURSOR: Final = _name("cursor", "Where to go on: `next` of the answer before.", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 
@@ -35,8 +36,9 @@ def line_of(ledger: Ledger) -> Line:
     )
 
 
-def outlooks_of(ledger: Ledger) -> list[Outlook]:
-    """Every GPU with what is on it."""
+def outlooks_of(ledger: Ledger, end: Callable[[Holding], datetime | None] | None = None) -> list[Outlook]:
+    """Every GPU with what is on it, and until when: as agreed, or as `end` says."""
+    ends = end or (lambda lease: agreed_end(ledger, lease))
     on_it: dict[str, list[Holding]] = defaultdict(list)
     for lease in ledger.holding.values():
         on_it[lease.grant.placement.gpu_uuid].append(lease)
@@ -47,7 +49,7 @@ def outlooks_of(ledger: Ledger) -> list[Outlook]:
         Outlook(
             state,
             ledger.now,
-            (*(_stay(ledger, state, lease) for lease in on_it[uuid]), *left[uuid])
+            (*(_stay(state, lease, ends(lease)) for lease in on_it[uuid]), *left[uuid])
             if uuid in on_it or uuid in left
             else (),
         )
@@ -56,12 +58,12 @@ def outlooks_of(ledger: Ledger) -> list[Outlook]:
     ]
 
 
-def _stay(ledger: Ledger, state: GPUState, lease: Holding) -> Stay:
+def _stay(state: GPUState, lease: Holding, until: datetime | None) -> Stay:
     grant = lease.grant
     profile = None if grant.profile_id is None else state.gpu.profile_by_id(grant.profile_id)
     mask = state.gpu.whole.mask if grant.profile_id is None else grant.placement.mask
     engines = Engines() if profile is None else profile.engines
-    return Stay(mask, engines, agreed_end(ledger, lease), frees=grant.cut or grant.profile_id is None)
+    return Stay(mask, engines, until, frees=grant.cut or grant.profile_id is None)
 
 
 def agreed_end(ledger: Ledger, lease: Holding) -> datetime | None:

@@ -34,8 +34,9 @@ def _grant(ledger: Ledger, turn: Turn) -> bool:
     granted = transition.grant(lease, decision, ledger.tx.next_generation(), now, expires_at, turn.choice)
     place = decision.placement
     what = "the whole GPU" if decision.profile is None else str(decision.profile.name)
+    where = f"{place.start}:{place.size} of {place.gpu_uuid} on {decision.node}"
     try:
-        ledger.move(lease, granted, f"{what} at {place.start}:{place.size} of {place.gpu_uuid} on {decision.node}")
+        ledger.move(lease, granted, f"{what} at {where}, the best place by {ledger.setting.policy}")
     except SliceTaken:
         # A report contradicts the ledger (a grid that shrank, say). The key has prevented the worst; leave that GPU alone.
         log.exception("Lease %s could not be placed as planned", lease.lease_id)

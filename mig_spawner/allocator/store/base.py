@@ -174,6 +174,10 @@ class Transaction(Outbox, Plans, Post, History, ABC):
         """Which GPU is earmarked for which lease that waits: `lease_id` by `gpu_uuid`."""
 
     @abstractmethod
+    def held_seconds(self) -> list[float]:
+        """How long the leases were held that ended last, of their holder's accord or at their end."""
+
+    @abstractmethod
     def avoiding(self) -> list[Queued]:
         """Those who wait and avoid some GPU."""
 

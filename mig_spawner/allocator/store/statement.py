@@ -38,6 +38,13 @@ WAITS_OVER: Final = select(t.lease).where(_queued, t.lease.c.wait_until <= bindp
 WAITING_SINCE: Final = select(t.lease).where(_queued, t.lease.c.queued_at <= bindparam("since")).order_by(*_in_line)
 EARMARKS: Final = select(t.lease.c.earmark, t.lease.c.lease_id).where(_queued, t.lease.c.earmark.is_not(None))
 BOUND: Final = select(t.lease).where(_queued, t.lease.c.only_node.is_not(None)).order_by(_by_number)
+_ended_well: Final = ("stopped", "expired", "pod-gone", "holder-lost")
+HELD: Final = (
+    select(t.lease.c.granted_at, t.lease.c.closed_at)
+    .where(t.lease.c.state == "closed", t.lease.c.granted_at.is_not(None), t.lease.c.reason.in_(_ended_well))
+    .order_by(_by_number.desc())
+    .limit(300)
+)
 AVOIDING: Final = select(t.lease).where(_queued, t.lease.c.avoid != "[]").order_by(_by_number)
 _me = t.lease.alias("me")
 _not_behind = or_(

@@ -99,6 +99,10 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
     def earmarks(self) -> dict[str, str]:
         return {row.earmark: row.lease_id for row in self._connection.execute(s.EARMARKS)}
 
+    def held_seconds(self) -> list[float]:
+        rows = self._connection.execute(s.HELD)
+        return [(row.closed_at - row.granted_at).total_seconds() for row in rows]
+
     def avoiding(self) -> list[Queued]:
         return self._queued(s.AVOIDING)
 

@@ -48,21 +48,23 @@ class Guard:
 class Guards:
     """The guards of one pass, in the order of the line."""
 
-    def __init__(self, board: Board, settle_after: timedelta) -> None:
+    def __init__(self, board: Board, settle_after: timedelta, *, lookahead: int = LOOKAHEAD) -> None:
         self._board = board
+        self._lookahead = lookahead
         self._settle_after = settle_after
         self._given_up: list[str] = []
         self._near: list[Guard] = []
         self._far: dict[tuple[object, ...], Queued] = {}
 
-    def add(self, lease: Queued) -> None:
+    def add(self, lease: Queued) -> Guard:
         """Guard a lease that could not be served, behind all that are guarded already."""
-        if len(self._near) < LOOKAHEAD:
-            guard = Guard(lease, self._settle_after)
+        guard = Guard(lease, self._settle_after)
+        if len(self._near) < self._lookahead:
             self._near.append(guard)
             self._seek(guard)
         else:
             self._far.setdefault((lease.choices, lease.avoid), lease)
+        return guard
 
     def given_up(self) -> list[str]:
         """The GPUs on which something is not kept any more, since this was last asked."""

@@ -21,6 +21,7 @@ from mig_spawner.wire.event import Event
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 
 R = TypeVar("R")
@@ -110,6 +111,22 @@ class AllocatorClient:
     async def leases(self, *, user_id: str | None = None, server_name: str | None = None) -> LeaseList:
         """The open leases, of all holders or of one; however many pages they take."""
         return await self._run(verb.leases(self._peer, user_id, server_name))
+
+    async def change(self, lease_id: str, wanted: LeaseChange) -> LeaseDocument:
+        """Change what a lease waits for. It keeps its time of arrival, and may be granted at once."""
+        return await self._run(verb.change(self._peer, lease_id, wanted))
+
+    async def claim(self, lease_id: str) -> LeaseDocument:
+        """The holder is back: what is ready for it does not pass on to the next."""
+        return await self._run(verb.claim(self._peer, lease_id))
+
+    async def queue(self) -> QueueDocument:
+        """Who waits, next first, and why; however many pages they take."""
+        return await self._run(verb.queue(self._peer))
+
+    async def explain(self, lease_id: str) -> ExplainDocument:
+        """Why a lease is where it is, or why it waits."""
+        return await self._run(verb.explain(self._peer, lease_id))
 
     async def renew(self, lease_id: str) -> LeaseDocument:
         """Confirm a Ready lease (it becomes Active), or the heartbeat of an Active one."""

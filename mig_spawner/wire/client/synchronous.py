@@ -21,6 +21,7 @@ from mig_spawner.wire.event import Event
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 
 R = TypeVar("R")
@@ -83,6 +84,18 @@ class SyncAllocatorClient:
 
     def leases(self, *, user_id: str | None = None, server_name: str | None = None) -> LeaseList:
         return self._run(verb.leases(self._peer, user_id, server_name))
+
+    def change(self, lease_id: str, wanted: LeaseChange) -> LeaseDocument:
+        return self._run(verb.change(self._peer, lease_id, wanted))
+
+    def claim(self, lease_id: str) -> LeaseDocument:
+        return self._run(verb.claim(self._peer, lease_id))
+
+    def queue(self) -> QueueDocument:
+        return self._run(verb.queue(self._peer))
+
+    def explain(self, lease_id: str) -> ExplainDocument:
+        return self._run(verb.explain(self._peer, lease_id))
 
     def renew(self, lease_id: str) -> LeaseDocument:
         return self._run(verb.renew(self._peer, lease_id))

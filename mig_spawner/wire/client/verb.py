@@ -10,6 +10,7 @@ from mig_spawner.wire.client.flow import Call, Flow, Peer, ask
 from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument, QueueEntry
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 
 
@@ -57,6 +58,29 @@ def leases(peer: Peer, user_id: str | None, server_name: str | None) -> Flow[Lea
         if page.next is None or not page.leases:
             return LeaseList(leases=tuple(found))
         query = {**query, "cursor": page.next}
+
+
+def change(peer: Peer, lease_id: str, wanted: LeaseChange) -> Flow[LeaseDocument]:
+    return ask(peer, Call(LeaseDocument.model_validate_json, "PATCH", f"leases/{_part(lease_id)}", wanted))
+
+
+def claim(peer: Peer, lease_id: str) -> Flow[LeaseDocument]:
+    return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/claim"))
+
+
+def explain(peer: Peer, lease_id: str) -> Flow[ExplainDocument]:
+    return ask(peer, Call(ExplainDocument.model_validate_json, "GET", f"leases/{_part(lease_id)}/explain"))
+
+
+def queue(peer: Peer) -> Flow[QueueDocument]:
+    entries: list[QueueEntry] = []
+    query: dict[str, str] = {}
+    while True:
+        page = yield from ask(peer, Call(QueueDocument.model_validate_json, "GET", "queue", query=query))
+        entries += page.entries
+        if page.next is None or not page.entries:
+            return page.model_copy(update={"entries": tuple(entries), "next": None})
+        query = {"cursor": page.next}
 
 
 def renew(peer: Peer, lease_id: str) -> Flow[LeaseDocument]:

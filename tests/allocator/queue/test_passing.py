@@ -74,8 +74,8 @@ async def test_one_gpu_at_a_time_is_earmarked_for_those_who_compete(make_rig: Ma
     rig = await make_rig(starvation_after=600)
     large = await rig.node("n1", models=("a100-80gb", "a100-80gb"))
     small = await rig.node("n2", models=("a30",))
-    for number, profile in enumerate(["7g.80gb", "7g.80gb", "4g.24gb"]):
-        await rig.acquire(f"held-{number}", profile)
+    for number, (profile, node) in enumerate([("7g.80gb", "n1"), ("7g.80gb", "n1"), ("4g.24gb", "n2")]):
+        await rig.active(f"held-{number}", profile, node)
     waiting = [await rig.acquire(f"w{n}", profile) for n, profile in enumerate(["7g.80gb", "7g.80gb", "4g.24gb"])]
     rig.clock.move(601)
     await large.turn()

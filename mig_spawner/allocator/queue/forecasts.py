@@ -1,0 +1,94 @@
+"""What the allocator can say about when somebody who waits will begin, at a bounded price.
+
+All who wait are foreseen together and the result is kept: many people ask, and few things change. A forecast that is a moment old
+is no less honest, so it is made anew only after several times as long as making it took.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import Final
+
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.queue.board import agreed_end, outlooks_of
+from mig_spawner.allocator.quota.check import within_quota
+from mig_spawner.allocator.store.base import Holding
+from mig_spawner.domain.lease import Queued
+from mig_spawner.domain.queue import Board, Memory
+from mig_spawner.domain.queue.forecast import FORESEEN, Forecast, History, Range, foresee
+from mig_spawner.wire.lease import RangeDocument
+
+PAUSE: Final = 4
+"""A forecast is made anew after so many times the time that it took."""
+OLD: Final = timedelta(seconds=5)
+
+
+class Forecasts:
+    """The forecasts as they were last made, by one process for all who ask it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, Forecast | None] = {}
+        self._revision = -1
+        self._at: datetime | None = None
+        self._not_before = 0.0
+        self._memories = Memory(), Memory()
+
+    def start(self, ledger: Ledger, lease: Queued, position: int) -> tuple[RangeDocument | None, str | None]:
+        """When a lease will begin, or why nobody can tell. Who only reads has time to look ahead; a transaction that writes has not."""
+        if ledger.reads_only:
+            self._look(ledger)
+        if position > FORESEEN:
+            return None, f"More than {FORESEEN} wait ahead of it."
+        if lease.lease_id not in self._found:
+            return None, "It has just come. Look again in a moment."
+        forecast = self._found[lease.lease_id]
+        if forecast is None:
+            return None, "Every GPU that could serve it is silent, cordoned or sick now."
+        if forecast.latest is None:
+            return None, (
+                f"{forecast.unknown} lease(s) have to end before that have no agreed end, and too few have ended here to go by."
+            )
+        earliest = max(forecast.earliest, ledger.now)
+        return RangeDocument(earliest=earliest, latest=max(forecast.latest, earliest)), None
+
+    def _look(self, ledger: Ledger) -> None:
+        known = ledger.tx.revision == self._revision and self._at is not None and ledger.now - self._at < OLD
+        if known or time.monotonic() < self._not_before or not self._lock.acquire(blocking=False):
+            return
+        try:
+            began = time.thread_time()
+            self._found = _foreseen(ledger, self._memories)
+            self._revision, self._at = ledger.tx.revision, ledger.now
+            self._not_before = time.monotonic() + PAUSE * (time.thread_time() - began)
+        finally:
+            self._lock.release()
+
+
+def _foreseen(ledger: Ledger, memories: tuple[Memory, Memory]) -> dict[str, Forecast | None]:
+    history = History(ledger.tx.held_seconds())
+    settle_after = ledger.setting.settle_after
+
+    def ends(lease: Holding) -> tuple[datetime, datetime | None]:
+        agreed = agreed_end(ledger, lease)
+        early, late = history.remaining(ledger.now - lease.grant.granted_at)
+        latest = agreed if agreed is not None else None if late is None else ledger.now + late + settle_after
+        return min(ledger.now + early, agreed or ledger.now + early), latest
+
+    def lasts(lease: Queued) -> Range:
+        early, late = history.remaining(timedelta(0))
+        if lease.duration_s is None:
+            return early, late
+        agreed = timedelta(seconds=lease.duration_s)
+        return min(early, agreed), agreed
+
+    earmarks = ledger.tx.earmarks()
+    boards = [
+        Board(outlooks_of(ledger, end), ledger.ranking, ledger.now, memory=memory, earmarks=earmarks)
+        for end, memory in zip((lambda lease: ends(lease)[0], lambda lease: ends(lease)[1]), memories, strict=True)
+    ]
+    with closing(ledger.tx.queue()) as queue:
+        return foresee(within_quota(ledger, queue), boards[0], boards[1], lasts, settle_after)
