@@ -28,7 +28,7 @@ CLIENTS: Final = 500
 GPUS: Final = 8
 SLICES: Final = 7 * GPUS
 LOAD_S: Final = 25
-MOST_S: Final = 120
+MOST_S: Final = 45
 """Where others keep the machine busy, until every slice was granted twice."""
 KILL_EVERY_S: Final = 1
 TOKENS: Final = {"n1": "agent-token-of-n1"}
