@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, field_validator
 
-from mig_spawner.wire.base import PLAIN, Answer, Document, Label
+from mig_spawner.wire.base import Answer, Document, Label
 from mig_spawner.wire.event import EventKind, LeaseEvent
 
+_ADDRESS: Final = r"[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9._:\[\]-]+([/?][!\"$-~]*)?"
+"""No user, no fragment, and ASCII alone: what looks like one host and is another does not get so far."""
+
 Address = Annotated[
-    str, Field(min_length=1, max_length=2000, pattern=f"^{PLAIN}$", examples=["https://hooks.example.org/mig"])
+    str,
+    Field(
+        min_length=1,
+        max_length=2000,
+        examples=["https://hooks.example.org/mig"],
+        json_schema_extra={"pattern": f"^{_ADDRESS}$"},
+    ),
 ]
 
 
@@ -28,6 +38,13 @@ class WebhookRequest(Document):
     url: Address
     kinds: Annotated[tuple[EventKind, ...], Field(min_length=1, max_length=len(EventKind))] = tuple(EventKind)
     description: Label = ""
+
+    @field_validator("url")
+    @classmethod
+    def _an_address(cls, url: str) -> str:
+        if re.fullmatch(_ADDRESS, url) is None:
+            raise ValueError("write it like https://hooks.example.org/mig, without a user, a fragment and blanks")
+        return url
 
     @field_validator("kinds")
     @classmethod

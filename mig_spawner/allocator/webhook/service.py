@@ -13,6 +13,7 @@ from mig_spawner.allocator.store.base import Store
 from mig_spawner.allocator.store.post import Delivery, WebhookRecord
 from mig_spawner.allocator.webhook.address import origin_of
 from mig_spawner.allocator.webhook.signature import secret_of
+from mig_spawner.errors import InvalidRequest
 from mig_spawner.wire.problem import ProblemCode
 from mig_spawner.wire.webhook import (
     DeliveryDocument,
@@ -44,7 +45,10 @@ class WebhookService:
 
     def create(self, request: WebhookRequest, *, who: str) -> WebhookCreated:
         """A new webhook, with its secret."""
-        origin = origin_of(request.url)
+        try:
+            origin = origin_of(request.url)
+        except InvalidRequest as error:
+            raise refusal(ProblemCode.FORBIDDEN, f"Events may not be sent there. {error}") from error
         if origin not in self.origins:
             raise refusal(
                 ProblemCode.FORBIDDEN,
