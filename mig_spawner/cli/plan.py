@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mig_spawner.cli.outcome import Verb
+from mig_spawner.cli.outcome import Verb, printable
 from mig_spawner.cli.simulate import write
+from mig_spawner.domain.layout import to_mig_parted, to_ours
+from mig_spawner.domain.layout.reader import MAX_GPUS
 from mig_spawner.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from mig_spawner.domain.gpu import GPU
+    from mig_spawner.planning.fleet import Cut
 
 _PATH = click.Path(path_type=Path)
 
@@ -23,7 +31,11 @@ _PATH = click.Path(path_type=Path)
 @click.option("--from-ledger", "ledger", metavar="URL", help="Arrivals that a ledger remembers, instead of --demand.")
 @click.option("--acceptance", type=float, help="Promise: so much of each profile is served at once. [default: 0.99]")
 @click.option("--p90-wait", type=float, help="Promise instead: nine of ten wait at most so many minutes.")
-@click.option("--today", type=_PATH, help="How the GPUs are cut today, as a mig-parted file; compared too.")
+@click.option(
+    "--today",
+    type=_PATH,
+    help="How the nodes are cut today, as a file of layouts (ours or mig-parted's); compared too.",
+)
 @click.option("--hours", type=click.FloatRange(10, 100_000), default=500, show_default=True, help="Simulated hours.")
 @click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
               help="Arrivals in the rehearsals of auto.")  # fmt: skip
@@ -31,7 +43,10 @@ _PATH = click.Path(path_type=Path)
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="How the plan is written.")  # fmt: skip
 @click.option("--output", type=_PATH, help="Write there instead of to the terminal.")
-@click.option("--mig-parted", type=_PATH, help="Write the best layout that is cut once as a mig-parted file.")
+@click.option("--layout", type=_PATH, help="Write the layout that is cut once in our words, for agents.")
+@click.option("--mig-parted", type=_PATH, help="Write the layout that is cut once as a mig-parted file.")
+@click.option("--per-node", type=click.IntRange(1, MAX_GPUS), default=8, show_default=True,
+              help="GPUs of a node, for --layout, --mig-parted and --today.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Do not say what is being worked out.")
 def plan(
     gpus: tuple[str, ...],
@@ -47,7 +62,9 @@ def plan(
     no_trial: bool,
     format_: str,
     output: Path | None,
+    layout: Path | None,
     mig_parted: Path | None,
+    per_node: int,
     quiet: bool,
 ) -> None:
     """Find out how to cut the GPUs, and how many it takes.
@@ -59,7 +76,6 @@ def plan(
     from mig_spawner.planning.call import Lesson, Stream
     from mig_spawner.planning.fleet import Group, gpus_of
     from mig_spawner.planning.need import Target, streams_of
-    from mig_spawner.planning.parted import as_parted, read_parted
     from mig_spawner.planning.tell import as_document, as_text
     from mig_spawner.planning.trace import read_trace
 
@@ -77,13 +93,40 @@ def plan(
         streams,
         [Lesson.parse(text) for text in lessons],
         Target(default, None if p90_wait is None else p90_wait / 60),
-        today=None if today is None else read_parted(today, fleet),
+        today=None if today is None else _today(today, fleet, per_node),
         trial=Trial(hours=hours, rehearsed=rehearsed, **({"seeds": ()} if no_trial else {})),
         step=lambda text: None if quiet else click.echo(f"{text} ...", err=True),
     )
-    if mig_parted is not None:
+    if layout is not None or mig_parted is not None:
         able = [way for way in advice.ways if way.name == ONCE and way.cuts]
         if not able:
             raise InvalidRequest("There is no layout to write: no GPUs that are cut once keep the promise.")
-        write(as_parted(able[0].cuts), mig_parted)
+        _export(able[0].cuts, per_node, layout, mig_parted)
     write(as_text(advice) if format_ == "text" else as_document(advice), output)
+
+
+def _today(path: Path, fleet: Sequence[GPU], per_node: int) -> dict[str, list[Cut]]:
+    from mig_spawner.agent.layout_file import load_layouts
+    from mig_spawner.planning.declared import cuts_of
+
+    parsed = load_layouts(path)
+    if parsed.faulty:
+        raise InvalidRequest(f"{path}: {'; '.join(str(f) for f in parsed.findings if f.fatal)}")
+    found: dict[str, list[Cut]] = {}
+    for name, layout in parsed.declaration.layouts.items():
+        found[name], findings = cuts_of(layout, fleet, per_node=per_node)
+        for finding in findings:
+            click.echo(printable(f"warning: {path}: {finding}"), err=True)
+    return found
+
+
+def _export(cuts: Sequence[tuple[GPU, Cut]], per_node: int, layout: Path | None, mig_parted: Path | None) -> None:
+    from mig_spawner.agent.layout_file import dump
+    from mig_spawner.planning.declared import declare
+
+    declared = declare(cuts, per_node=per_node)
+    notes = "".join(f"# {note}\n" for note in declared.notes)
+    if layout is not None:
+        write(notes + dump(to_ours(declared.declaration)), layout)
+    if mig_parted is not None:
+        write(notes + dump(to_mig_parted(declared.declaration)[0]), mig_parted)

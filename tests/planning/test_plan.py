@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mig_spawner.agent.layout_file import load_layouts
 from mig_spawner.cli import main
 from mig_spawner.domain.gpu import GPU, Layout
 from mig_spawner.domain.profile import ProfileName
@@ -22,9 +23,9 @@ from mig_spawner.planning import cover as covers
 from mig_spawner.planning.advice import DEMAND, ONCE, Trial, advise
 from mig_spawner.planning.call import Lesson, Stream
 from mig_spawner.planning.cover import cover, cuts
+from mig_spawner.planning.declared import cuts_of
 from mig_spawner.planning.fleet import Cut, Group, gpus_of
 from mig_spawner.planning.need import Target, base_need, instances_for, moments, refused, streams_of, waiting
-from mig_spawner.planning.parted import as_parted, read_parted
 from mig_spawner.planning.tell import as_document, as_text
 from mig_spawner.planning.trace import Arrival
 
@@ -212,46 +213,6 @@ def test_a_large_fleet_is_covered_and_a_search_ends(monkeypatch: pytest.MonkeyPa
     assert cover(gpus, {}) == covers.Cover((), 0)
 
 
-def test_layouts_go_to_mig_parted_and_back(tmp_path: Path) -> None:
-    gpus = fleet("a100-80gb:4")
-    cut: list[Cut] = [(name("1g.10gb"),) * 7, (name("3g.40gb"), name("1g.10gb")), (), (name("1g.10gb"),) * 7]
-    path = tmp_path / "layout.yaml"
-    path.write_text(as_parted(list(zip(gpus, cut, strict=True))), "utf-8")
-    (back,) = read_parted(path, gpus).values()
-    assert [Counter(c) for c in back] == [Counter(c) for c in cut]
-
-
-def test_each_model_has_a_configuration_of_its_own(tmp_path: Path) -> None:
-    gpus = fleet("a100-80gb:1 h100-80gb:1")
-    text = as_parted([(gpu, (name("7g.80gb"),)) for gpu in gpus])
-    path = tmp_path / "layout.yaml"
-    path.write_text(text, "utf-8")
-    assert list(read_parted(path, gpus)) == ["planned-1", "planned-2"]
-    assert "# NVIDIA H100" in text
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("a: [", "no YAML"),
-        ("version: v1", "no mig-configs"),
-        ("mig-configs: {a: 3}", "list of entries"),
-        ("mig-configs: {a: [3]}", "an entry has"),
-        ("mig-configs: {a: [{devices: some}]}", "devices is the word all"),
-        ("mig-configs: {a: [{devices: [true]}]}", "devices is the word all"),
-        ("mig-configs: {a: [{devices: all, mig-devices: {1g.10gb: many}}]}", "how many of each"),
-        ("mig-configs: {a: [{devices: all, mig-devices: {x: 1}}]}", "no MIG profile"),
-    ],
-)
-def test_a_layout_that_is_none_is_refused(tmp_path: Path, text: str, fault: str) -> None:
-    path = tmp_path / "layout.yaml"
-    path.write_text(text, "utf-8")
-    with pytest.raises(InvalidRequest, match=fault):
-        read_parted(path, fleet("a100-80gb:1"))
-    with pytest.raises(InvalidRequest, match="cannot be read"):
-        read_parted(tmp_path / "nowhere", [])
-
-
 def ways(
     text: str, streams: Sequence[str], lessons: Sequence[str], target: Target, trial: Trial = SUMS
 ) -> dict[str, int | None]:
@@ -351,7 +312,9 @@ def test_the_command_writes_what_it_found(tmp_path: Path) -> None:
     again = plan("--gpu", "a30-24gb:8", "--class", "6, 2g.12gb, Tue 10-12", "--today", str(layout), "--no-trial")
     assert again.exit_code == 0, again.output
     assert "planned" in again.stdout
-    (cut,) = read_parted(layout, fleet(f"a30-24gb:{ways[ONCE]['gpus']}")).values()
+    (found,) = load_layouts(layout).declaration.layouts.values()
+    cut, findings = cuts_of(found, fleet(f"a30-24gb:{ways[ONCE]['gpus']}"))
+    assert not findings
     assert [Counter(map(str, c)) for c in cut] == [Counter(c["profiles"]) for c in ways[ONCE]["cuts"]]
 
 
@@ -363,6 +326,7 @@ def test_the_command_writes_what_it_found(tmp_path: Path) -> None:
         (["--gpu", "a30-24gb:1", "--class", "x"], "A class is written like"),
         (["--gpu", "a30-24gb:1", "--acceptance", "2", "--class", "1, 1g.6gb, Tue 1-2"], "less than 1"),
         (["--gpu", "a30-24gb:1", "--class", "9, 1g.6gb, Tue 1-2", "--mig-parted", "x"], "no layout to write"),
+        (["--gpu", "a30-24gb:1", "--class", "9, 1g.6gb, Tue 1-2", "--layout", "x"], "no layout to write"),
     ],
 )
 def test_what_cannot_be_planned_is_said(arguments: list[str], sentence: str) -> None:
