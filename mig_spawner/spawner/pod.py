@@ -24,11 +24,13 @@ from mig_spawner.spawner.container import (
     VOID,
     as_json,
     drop_env,
+    env_name,
     notebook_of,
     resources_of,
     set_env,
     without,
 )
+from mig_spawner.spawner.hint import hint_env
 from mig_spawner.spawner.injection.base import Device, Injection, containers_of
 from mig_spawner.spawner.injection.conflict import HOSTNAME, LEASE_LABEL, asked_of_plugin, refuse_conflicts
 from mig_spawner.spawner.injection.env import EnvInjection
@@ -69,7 +71,7 @@ def edit_pod(
 
     Args:
         lease: Ready or Active; None for a server without a GPU.
-        entry: what was chosen, for the host's limits.
+        entry: what was chosen, for the host's limits and hints.
         runtime_class: of pods with a lease; empty to leave it as it is.
         way: how the device gets into the pod.
 
@@ -89,6 +91,9 @@ def edit_pod(
         if entry.shm is not None:
             _mount_shm(pod, notebook, entry.shm)
     if lease is not None and device is not None:
+        if entry is not None:
+            present = {env_name(variable) for variable in notebook.env or []}
+            set_env(notebook, hint_env(entry.hints, present, cut=device.profile is not None))
         way.edit(pod, notebook, device)
         if runtime_class and way.needs_runtime_class:
             spec.runtime_class_name = runtime_class

@@ -12,7 +12,18 @@ from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, Who
 from mig_spawner.domain.rule import Rule
 from mig_spawner.errors import InvalidProfile
 from mig_spawner.wire.base import Document
-from mig_spawner.wire.menu.value import Bytes, Cores, Day, Duration, Flag, Gigabytes, Names, Price, WeekHours
+from mig_spawner.wire.menu.value import (
+    Bytes,
+    Cores,
+    Day,
+    Duration,
+    Flag,
+    Frameworks,
+    Gigabytes,
+    Names,
+    Price,
+    WeekHours,
+)
 
 KINDS: Final = ("profile", "min_memory", "whole", "none")
 _ID: Final = re.compile(r"[a-z0-9](?:[a-z0-9._+-]{0,61}[a-z0-9])?")
@@ -32,6 +43,7 @@ class MenuEntry(Document):
         groups, users: who may have it: whoever is in one of the groups, or named; without both, everybody.
         first_day, last_day: `from` and `until`, the first and the last day on which it can be had.
         hours: of the week in which it can be had, such as `Mon-Fri 08:00-18:00`.
+        hints: frameworks whose memory settings the notebook gets.
         hide: from those who may not have it; without it they see it, with the reason.
     """
 
@@ -55,6 +67,7 @@ class MenuEntry(Document):
     first_day: Annotated[Day | None, Field(alias="from")] = None
     last_day: Annotated[Day | None, Field(alias="until")] = None
     hours: WeekHours = ()
+    hints: Frameworks = ()
     hide: Flag = False
 
     @field_validator("id")
@@ -86,6 +99,8 @@ class MenuEntry(Document):
                 raise ValueError(f"{part} is more than {limit}; lower {part} or raise {limit}")
         if self.none and self.duration is not None:
             raise ValueError("a duration is for slices; remove `duration` beside `none: true`")
+        if self.none and self.hints:
+            raise ValueError("hints are for slices; remove `hints` beside `none: true`")
         if self.first_day is not None and self.last_day is not None and self.last_day < self.first_day:
             raise ValueError("`until` is before `from`; the first day comes first")
         return self

@@ -234,6 +234,7 @@ _HINTS: Final = {
     "groups": "write a list of names of groups",
     "users": "write a list of names of users",
     "hours": "write a list such as [Mon-Fri 08:00-18:00, Sat-Sun]",
+    "hints": "write a list of pytorch, jax and tensorflow",
     "id": "write a short text such as small-slice",
     "display_name": "write a text of 1 to 200 characters",
     "description": "write a text of at most 2000 characters",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -91,6 +92,17 @@ Names = Annotated[
     Field(max_length=1000),
     BeforeValidator(_names),
 ]
+
+
+class Framework(StrEnum):
+    """A framework that an entry has hints for."""
+
+    PYTORCH = "pytorch"
+    JAX = "jax"
+    TENSORFLOW = "tensorflow"
+
+
+Frameworks = Annotated[tuple[Framework, ...], Field(max_length=len(Framework)), BeforeValidator(_names)]
 WeekHours = Annotated[
     tuple[
         Annotated[
