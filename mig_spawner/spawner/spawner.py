@@ -42,6 +42,7 @@ from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
 from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
+from mig_spawner.spawner.share import beyond_share, parse_bounds, parse_sizes, with_share
 from mig_spawner.spawner.trait import MIGTraits
 from mig_spawner.spawner.waiting.guest import Guest
 from mig_spawner.spawner.waiting.stage import Stage
@@ -185,8 +186,14 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
             self.log.warning(
                 "The pod %s leaves its command to its image, so it is not checked: set `cmd`.", self.pod_name
             )
+        placement, sizes, entry = None if lease is None else lease.placement, parse_sizes(self.node_sizes), self._entry
+        if entry is not None and placement is not None:
+            entry = with_share(entry, placement, sizes, parse_bounds(self.node_share))
         with refusing():
-            return edit_pod(pod, lease, self._entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
+            pod = edit_pod(pod, lease, entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
+        for sentence in () if placement is None else beyond_share(pod, placement, sizes):
+            self.log.warning("%s", sentence)
+        return pod
 
     async def _see_that_a_lease_can_be_used(self) -> None:
         """Before anybody waits for one: nothing of the profile is against it, and this hub has the rights to use it."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 from traitlets import Bool, Dict, Enum, Float, HasTraits, Int, List, TraitError, Unicode, Union, default, validate
 
 from mig_spawner.errors import InvalidRequest
+from mig_spawner.spawner.share import parse_bounds, parse_sizes
 from mig_spawner.wire.client import DEFAULT_TIMEOUT_S
 from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.menu.file import read_menu
@@ -153,6 +155,33 @@ class MIGTraits(HasTraits):
         """,
     )
 
+    node_sizes = Dict(
+        config=True,
+        help="""
+        What servers may request on a node, so that each slice gets its share where its menu entry says nothing. Off where empty.
+
+        From the name of a node, or a pattern such as `gpu-a100-*`, to `gpus`, `cpu` (cores) and `memory` (bytes, or `900G`) of such
+        a node; the first that matches holds. Write what is allocatable less what else runs there: system pods, sidecars of servers,
+        servers without a GPU. A server then gets the part of its compute slices, guaranteed and as a limit, in place of KubeSpawner's
+        `cpu_limit`, `mem_limit` and their guarantees. Where an entry or a profile asks for more than that, the log says that the
+        last slices of the node may find no room. Example::
+
+            c.MIGSpawner.node_sizes = {"gpu-a100-*": {"gpus": 8, "cpu": 120, "memory": "900G"}}
+        """,
+    )
+
+    node_share = Dict(
+        config=True,
+        help="""
+        Bounds of the share that `node_sizes` gives a server: `min_cpu`, `max_cpu` (cores), `min_memory`, `max_memory` (bytes, or
+        `8G`), and `shm`, the part of its memory that `/dev/shm` may take (above 0, at most 1).
+
+        The upper bounds hold for guarantee and limit. The lower ones raise only the limit: a guarantee above its share would take the
+        room of another slice. Whoever uses more memory than is guaranteed goes first when the node has none left. Default: no bounds,
+        and the container runtime's own `/dev/shm`.
+        """,
+    )
+
     nvidia_runtime_class = Unicode(
         "nvidia",
         config=True,
@@ -203,11 +232,7 @@ class MIGTraits(HasTraits):
 
     @validate("menu")
     def _a_menu(self, proposal: Any) -> Any:
-        try:
-            Menu.parse(proposal.value)
-        except InvalidRequest as error:
-            raise TraitError(str(error)) from error
-        return proposal.value
+        return _tried(proposal, Menu.parse)
 
     @validate("menu_file")
     def _a_menu_file(self, proposal: Any) -> str:
@@ -218,6 +243,14 @@ class MIGTraits(HasTraits):
             except InvalidRequest as error:
                 raise TraitError(str(error)) from error
         return path
+
+    @validate("node_sizes")
+    def _sizes(self, proposal: Any) -> Any:
+        return _tried(proposal, parse_sizes)
+
+    @validate("node_share")
+    def _bounds(self, proposal: Any) -> Any:
+        return _tried(proposal, parse_bounds)
 
     @property
     def mig_menu(self) -> Menu:
@@ -233,3 +266,11 @@ class MIGTraits(HasTraits):
                 raise
             _log.warning("%s The menu from before holds on.", error)
         return _last_good[self.menu_file]
+
+
+def _tried(proposal: Any, parse: Callable[[Any], object]) -> Any:
+    try:
+        parse(proposal.value)
+    except InvalidRequest as error:
+        raise TraitError(str(error)) from error
+    return proposal.value
