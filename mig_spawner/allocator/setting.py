@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from mig_spawner.domain.policy import DEFAULT_POLICY
+from mig_spawner.domain.queue import STARVATION_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,6 @@ class Setting:
     expiry_warning: timedelta = timedelta(seconds=600)
     queue_limit: int = 1000
     policy: str = DEFAULT_POLICY
-    starvation_after: timedelta | None = timedelta(seconds=1800)
+    starvation_after: timedelta | None = STARVATION_AFTER
     claim_window: timedelta = timedelta(seconds=600)
     watches_pods: bool = False

@@ -29,7 +29,12 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--layout", "layouts", multiple=True, help="dynamic, all-1g or all-balanced; repeatable. [default: dynamic]"
 )
-@click.option("--rule", "rules", multiple=True, help="Who waits; repeatable. [default: refuse]")
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    help="Who waits: refuse, in-order, queue or queue-agreed; repeatable. [default: refuse]",
+)
 @click.option(
     "--quota", "quotas", multiple=True, metavar="GROUP=GPUS", help="The most a group has at once; repeatable."
 )

@@ -15,7 +15,7 @@ from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.bound import Repack
 from mig_spawner.planning.fleet import fleet_of
 from mig_spawner.planning.measure import Figure, figure, quantile
-from mig_spawner.planning.rule import quota_of, rule_of
+from mig_spawner.planning.rule import RULES, quota_of
 from mig_spawner.planning.scenario import Scenario, demand_of
 from mig_spawner.planning.setup import REPLAN, Setup, ranking_for, replanner
 from mig_spawner.planning.simulation import Course, Outcome, run
@@ -28,6 +28,8 @@ MEASURES: Final[Mapping[str, str]] = {
     "accepted_requests": "accepted part of the requests",
     "wait_p50_s": "half of those who were served waited no longer, seconds",
     "wait_p90_s": "nine of ten who were served waited no longer, seconds",
+    "wait_longest_s": "the longest wait, of those who were not served as well, seconds",
+    "starved_requests": "part of the requests that waited longer than half an hour, after which a GPU may be earmarked",
     "active_gpus": "GPUs in use, on average over time",
     "stranded_gpus": "GPUs' worth of free memory slices of no use for the next request, on average over time",
     "wasted_gpu_hours": "GPU-hours of free memory slices on GPUs in use",
@@ -145,7 +147,7 @@ def _run(
     course = Course(
         ranking=ranking,
         demand=demand,
-        rule=rule_of(setup.rule, ranking),
+        rule=RULES[setup.rule],
         quota=None if quota is None else quota_of(quota),
         warm_up=scenario.warm_up,
         end=inf if scenario.end is None else scenario.end,
@@ -167,6 +169,8 @@ def _row(scenario: str, setup: Setup, parts: Sequence[Outcome], first: Sequence[
         "accepted_requests": figure([part.accepted / part.asked if part.asked else 1.0 for part in busy]),
         "wait_p50_s": figure([quantile(part.waits, 0.5) for part in busy]),
         "wait_p90_s": figure([quantile(part.waits, 0.9) for part in busy]),
+        "wait_longest_s": figure([part.longest for part in busy]),
+        "starved_requests": figure([part.starved / part.asked if part.asked else 0.0 for part in busy]),
         "active_gpus": figure([_mean(part.active_time, part.span) for part in parts]),
         "stranded_gpus": figure([_mean(part.stranded_time, part.span) for part in parts]),
         "wasted_gpu_hours": figure([part.wasted_gpu_hours for part in parts]),

@@ -18,6 +18,8 @@ _COLUMNS: Final = (
     ("requests %", "accepted_requests", 100.0, 2),
     ("wait p50 min", "wait_p50_s", 1 / 60, 1),
     ("p90 min", "wait_p90_s", 1 / 60, 1),
+    ("longest min", "wait_longest_s", 1 / 60, 0),
+    ("starved %", "starved_requests", 100.0, 1),
     ("GPUs in use", "active_gpus", 1.0, 1),
     ("stranded GPUs", "stranded_gpus", 1.0, 2),
     ("wasted GPU-h", "wasted_gpu_hours", 1.0, 0),

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Final
 
 from mig_spawner.domain.fleet import Decision
-from mig_spawner.domain.policy import Ranking
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.simulation import Quota, Refuse, Rule
 from mig_spawner.planning.trace import Arrival
+from mig_spawner.planning.waiting import InOrder, Queue
 
 REFUSE: Final = "refuse"
-RULES: Final = (REFUSE,)
-
-
-def rule_of(name: str, ranking: Ranking) -> Rule:
-    """The rule of this name.
-
-    Raises:
-        InvalidRequest: there is none.
-    """
-    del ranking
-    if name == REFUSE:
-        return Refuse()
-    raise InvalidRequest(f"{name!r} is no rule for who waits. Choose one of: {', '.join(RULES)}.")
+RULES: Final[Mapping[str, Callable[[], Rule]]] = {
+    REFUSE: Refuse,
+    "in-order": InOrder,
+    "queue": partial(Queue, agreed=False),
+    "queue-agreed": partial(Queue, agreed=True),
+}
+"""What makes the rule, by name."""
 
 
 def quota_of(most: Mapping[str, float]) -> Quota:

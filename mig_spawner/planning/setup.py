@@ -27,7 +27,7 @@ class Setup:
 
     Attributes:
         layout: `dynamic`, or a layout by name.
-        rule: `refuse` or `queue`.
+        rule: for who waits, by a name of `RULES`.
         online: the policy is told nothing and estimates the demand from what has arrived.
     """
 

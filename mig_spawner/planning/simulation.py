@@ -15,6 +15,7 @@ from typing import Protocol
 
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.policy import UNKNOWN, Demand, Ranking
+from mig_spawner.domain.queue import STARVATION_AFTER
 from mig_spawner.domain.request import Request
 from mig_spawner.planning.stage import Stage, share_of
 from mig_spawner.planning.trace import Arrival, Trace
@@ -28,6 +29,8 @@ class Outcome:
         asked, accepted: requests.
         asked_time, accepted_time: part of a GPU x duration, summed: big and long requests weigh as much as they use.
         waits: of those who were served, in seconds; 0 for at once.
+        longest: the longest wait, of those who gave up or still wait as well, in seconds.
+        starved: how many waited for longer than `STARVATION_AFTER`.
         refused_by_profile, refused_by_group: how many, by what they asked for and by whom.
         refused_why: how many, by a word: `full`, `quota`, `gave up` or `still waits`.
         span: how long was measured.
@@ -41,6 +44,8 @@ class Outcome:
     asked_time: float = 0.0
     accepted_time: float = 0.0
     waits: list[float] = field(default_factory=list)
+    longest: float = 0.0
+    starved: int = 0
     refused_by_profile: Counter[str] = field(default_factory=Counter)
     refused_by_group: Counter[str] = field(default_factory=Counter)
     refused_why: Counter[str] = field(default_factory=Counter)
@@ -48,6 +53,11 @@ class Outcome:
     active_time: float = 0.0
     taken_time: float = 0.0
     stranded_time: float = 0.0
+
+    def waited(self, seconds: float) -> None:
+        """Somebody's wait is over."""
+        self.longest = max(self.longest, seconds)
+        self.starved += seconds > STARVATION_AFTER.total_seconds()
 
     @property
     def wasted_gpu_hours(self) -> float:
@@ -73,8 +83,15 @@ class Rule(Protocol):
     waits: bool
     """Whether anybody waits. If not, who is not served at once is refused."""
 
-    def serve(self, stage: Stage, waiting: Sequence[Waiter], now: float) -> Iterator[tuple[Waiter, Decision]]:
-        """Each of those who are served now, in turn. What is given out is on the stage before the next one is asked for."""
+    def serve(
+        self, stage: Stage, waiting: Sequence[Waiter], now: float, allowed: Callable[[Waiter], bool]
+    ) -> Iterator[tuple[Waiter, Decision]]:
+        """Each of those who are served now, in turn. What is given out is on the stage before the next one is asked for.
+
+        Args:
+            waiting: in the order in which they came.
+            allowed: whether somebody's quota lets him have it now; who waits for his quota is passed over.
+        """
 
 
 class Refuse:
@@ -82,10 +99,12 @@ class Refuse:
 
     waits = False
 
-    def serve(self, stage: Stage, waiting: Sequence[Waiter], now: float) -> Iterator[tuple[Waiter, Decision]]:
+    def serve(
+        self, stage: Stage, waiting: Sequence[Waiter], now: float, allowed: Callable[[Waiter], bool]
+    ) -> Iterator[tuple[Waiter, Decision]]:
         del now
         for waiter in waiting:
-            decision = stage.choose(waiter.arrival.request)
+            decision = stage.choose(waiter.arrival.request) if allowed(waiter) else None
             if decision is not None:
                 yield waiter, decision
 
@@ -101,7 +120,7 @@ class Course:
     Attributes:
         ranking: the policy for its demand.
         demand: for measuring fragmentation.
-        rule: who waits, and who is served first.
+        rule: makes the rule for who waits, and who is served first; each run has its own.
         quota: who may have what; None for everybody everything.
         warm_up: seconds at the beginning that do not count.
         end: seconds at which the run ends.
@@ -111,7 +130,7 @@ class Course:
 
     ranking: Ranking
     demand: Demand = UNKNOWN
-    rule: Rule = field(default_factory=Refuse)
+    rule: Callable[[], Rule] = Refuse
     quota: Quota | None = None
     warm_up: float = 0.0
     end: float = inf
@@ -136,6 +155,7 @@ class _Play:
 
     def __init__(self, fleet: Sequence[GPUState], course: Course, end: float, placed: Placed | None) -> None:
         self._course = course
+        self._rule = course.rule()
         self._end = end
         length = max(end - course.warm_up, 0.0) / course.parts
         self._borders = [*(course.warm_up + (n + 1) * length for n in range(course.parts - 1)), inf]
@@ -173,16 +193,13 @@ class _Play:
         if (outcome := self._part(arrival)) is not None:
             outcome.asked += 1
             outcome.asked_time += self._weight(arrival)
-        if course.quota is not None and not course.quota(arrival, self._running):
-            self._refuse(waiter, "quota")
-            return
         self._waiting[waiter.number] = waiter
         self._serve()
         if waiter.number not in self._waiting:
             return
-        if not course.rule.waits or arrival.wait <= 0:
+        if not self._rule.waits or arrival.wait <= 0:
             del self._waiting[waiter.number]
-            self._refuse(waiter, "full")
+            self._refuse(waiter, "full" if self._allowed(waiter) else "quota")
         elif arrival.wait < inf:
             heappush(self._events, (arrival.at + arrival.wait, waiter.number, True))
 
@@ -196,10 +213,11 @@ class _Play:
     def _serve(self) -> None:
         if not self._waiting:
             return
-        for waiter, decision in self._course.rule.serve(self._stage, list(self._waiting.values()), self._now):
+        waiting = list(self._waiting.values())
+        for waiter, decision in self._rule.serve(self._stage, waiting, self._now, self._allowed):
             del self._waiting[waiter.number]
-            self._stage.start(decision)
             arrival = waiter.arrival
+            self._stage.start(decision, self._now + arrival.duration)
             self._running[waiter.number] = arrival, decision
             if arrival.duration < inf:
                 heappush(self._events, (self._now + arrival.duration, waiter.number, False))
@@ -207,8 +225,12 @@ class _Play:
                 outcome.accepted += 1
                 outcome.accepted_time += self._weight(arrival)
                 outcome.waits.append(self._now - arrival.at)
+                outcome.waited(self._now - arrival.at)
             if self._placed is not None:
                 self._placed(waiter.number, decision)
+
+    def _allowed(self, waiter: Waiter) -> bool:
+        return self._course.quota is None or self._course.quota(waiter.arrival, self._running)
 
     def _refuse(self, waiter: Waiter, why: str) -> None:
         if self._placed is not None:
@@ -217,6 +239,7 @@ class _Play:
             outcome.refused_by_profile[str(waiter.arrival.request)] += 1
             outcome.refused_by_group[waiter.arrival.group] += 1
             outcome.refused_why[why] += 1
+            outcome.waited(self._now - waiter.arrival.at)
 
     def _pass(self, at: float) -> None:
         """Time passes on a stage that does not change."""

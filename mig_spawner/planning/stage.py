@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 from mig_spawner.domain.fleet import Decision, GPUState
-from mig_spawner.domain.gpu import GPU, Engines, Layout, Placement
+from mig_spawner.domain.gpu import GPU, Engines, Layout
 from mig_spawner.domain.policy import UNKNOWN, Demand, Index, Ranking, first_fit
 from mig_spawner.domain.policy.demand import PARTS
 from mig_spawner.domain.policy.fragmentation import useless
 from mig_spawner.domain.request import Request
 
-Held = tuple[Placement, Engines]
+Held = tuple[Decision, float]
+"""What is on a GPU, and the second at which it ends."""
 
 
 class Stage:
@@ -23,6 +25,7 @@ class Stage:
         self.states = {state.gpu.gpu_uuid: state for state in fleet}
         self._standing = {uuid: state.layout for uuid, state in self.states.items()}
         self._held: dict[str, list[Held]] = {uuid: [] for uuid in self.states}
+        self.ranking = ranking
         self._index = Index(fleet, ranking)
         self._stranded = _Stranded(demand)
         self.active = 0
@@ -34,20 +37,29 @@ class Stage:
 
     def rank_by(self, ranking: Ranking) -> None:
         """Decide by another ranking from now on; nothing that runs is touched."""
+        self.ranking = ranking
         self._index = Index(self.states.values(), ranking)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether anything at all could be served now."""
+        return self._index.has_room
 
     def choose(self, request: Request) -> Decision | None:
         return self._index.choose(request)
 
-    def start(self, decision: Decision) -> None:
-        """Put a decision of this moment on its GPU."""
+    def held(self, gpu_uuid: str) -> Sequence[Held]:
+        """What is on a GPU."""
+        return self._held[gpu_uuid]
+
+    def start(self, decision: Decision, until: float = inf) -> None:
+        """Put a decision of this moment on its GPU, to stay until then."""
         uuid = decision.gpu.gpu_uuid
-        engines = Engines() if decision.profile is None else decision.profile.engines
-        self._held[uuid].append((decision.placement, engines))
+        self._held[uuid].append((decision, until))
         self.active += len(self._held[uuid]) == 1
         layout = self.states[uuid].layout
         if decision.cut or decision.profile is None:
-            layout = layout.with_taken(decision.placement, engines)
+            layout = layout.with_taken(decision.placement, _engines(decision))
         self._put(uuid, layout, decision)
         self.taken += decision.share
 
@@ -55,19 +67,19 @@ class Stage:
         """Take off what was started."""
         uuid = decision.gpu.gpu_uuid
         held = self._held[uuid]
-        held.remove(next(h for h in held if h[0] == decision.placement))
+        held.remove(next(h for h in held if h[0].placement == decision.placement))
         self.active -= not held
         layout = self._standing[uuid]
         if decision.cut or decision.profile is None:
-            for place, engines in held:
-                layout = layout.with_taken(place, engines)
+            for other, _ in held:
+                layout = layout.with_taken(other.placement, _engines(other))
         self._put(uuid, layout, decision)
         self.taken -= decision.share
 
     def _put(self, uuid: str, layout: Layout, decision: Decision) -> None:
         before = self.states[uuid]
         if decision.profile is not None and not decision.cut:
-            places = {place for place, _ in self._held[uuid]}
+            places = {held.placement for held, _ in self._held[uuid]}
             devices = tuple(replace(d, idle=d.placement not in places) for d in before.devices)
             state = replace(before, devices=devices)
         else:
@@ -75,6 +87,10 @@ class Stage:
         self.stranded += self._stranded.of(state) - self._stranded.of(before)
         self.states[uuid] = state
         self._index.put(state)
+
+
+def _engines(decision: Decision) -> Engines:
+    return Engines() if decision.profile is None else decision.profile.engines
 
 
 class _Stranded:

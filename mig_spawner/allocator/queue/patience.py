@@ -11,7 +11,7 @@ from mig_spawner.allocator.quota.check import waits_for_quota, within_quota
 from mig_spawner.allocator.quota.use import Use
 from mig_spawner.domain.fleet import GPUState, profiles_for
 from mig_spawner.domain.lease import Queued
-from mig_spawner.domain.queue import could_serve, earmark_for
+from mig_spawner.domain.queue import could_serve, earmark_heads
 from mig_spawner.domain.request import Request, WholeRequest
 
 
@@ -50,17 +50,11 @@ def earmark(ledger: Ledger) -> None:
     starved = list(within_quota(ledger, ledger.tx.waiting_since(ledger.now - starvation_after)))
     if not starved:
         return
-    taken = ledger.tx.earmarks()
     states = {state.gpu.gpu_uuid: state for state in ledger.fleet}
-    for lease in starved:
-        if lease.lease_id in taken.values() or any(_competes(states.get(uuid), lease) for uuid in taken):
-            continue
-        gpu_uuid = earmark_for(lease, outlooks_of(ledger), taken)
-        if gpu_uuid is not None:
-            taken[gpu_uuid] = lease.lease_id
-            waited = (ledger.now - lease.queued_at).total_seconds()
-            why = f"it has waited for {waited:.0f} s: {gpu_uuid} is kept for it, nothing new is placed there"
-            ledger.move(lease, replace(lease, earmark=gpu_uuid), why)
+    for lease, gpu_uuid in earmark_heads(starved, ledger.tx.earmarks(), states, lambda: outlooks_of(ledger)):
+        waited = (ledger.now - lease.queued_at).total_seconds()
+        why = f"it has waited for {waited:.0f} s: {gpu_uuid} is kept for it, nothing new is placed there"
+        ledger.move(lease, replace(lease, earmark=gpu_uuid), why)
 
 
 def _give_up(ledger: Ledger, earmarks: dict[str, str]) -> None:
@@ -74,9 +68,6 @@ def _give_up(ledger: Ledger, earmarks: dict[str, str]) -> None:
 
 
 def _is_good(state: GPUState | None, lease: Queued) -> bool:
-    usable = state is not None and state.unavailable is None and state.gpu.gpu_uuid not in lease.avoid
-    return usable and _competes(state, lease)
-
-
-def _competes(state: GPUState | None, lease: Queued) -> bool:
-    return state is not None and could_serve(state, lease.choices)
+    if state is None or state.unavailable is not None or state.gpu.gpu_uuid in lease.avoid:
+        return False
+    return could_serve(state, lease.choices)

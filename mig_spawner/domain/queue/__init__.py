@@ -8,9 +8,10 @@ from mig_spawner.domain.queue.board import Board, Memory
 from mig_spawner.domain.queue.guard import Guards
 from mig_spawner.domain.queue.line import Line, Turn
 from mig_spawner.domain.queue.outlook import Outlook, Spot, Start, Stay, could_serve
-from mig_spawner.domain.queue.starvation import earmark_for
+from mig_spawner.domain.queue.starvation import STARVATION_AFTER, earmark_for, earmark_heads
 
 __all__ = [
+    "STARVATION_AFTER",
     "Board",
     "Guards",
     "Line",
@@ -22,4 +23,5 @@ __all__ = [
     "Turn",
     "could_serve",
     "earmark_for",
+    "earmark_heads",
 ]
