@@ -10,24 +10,29 @@ from typing import Final
 import pytest
 
 from mig_spawner.allocator.foresight.ranking import ranking_of
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.queue.patience import earmark
+from mig_spawner.allocator.queue.serve import serve_queue
 from mig_spawner.allocator.service import Desk, LeaseService
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.memory import MemoryStore
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.lease import EndReason, Granted, PodFate
-from mig_spawner.domain.policy import make_plan
+from mig_spawner.domain.policy import POLICIES, make_plan
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.planning.fleet import Group, dynamic, gpus_of
+from mig_spawner.planning.rule import RULES
 from mig_spawner.planning.scenario import demand_of
 from mig_spawner.planning.simulation import Course, run
 from mig_spawner.planning.trace import Arrival
 from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseRequest
 from mig_spawner.wire.node import NodeReport
-from tests.allocator.rig import Clock, gpu_document
+from tests.allocator.rig import EPOCH, Clock, gpu_document
 
 EVENTS: Final = 5000
+QUEUED: Final = 120
 WANTED: Final[list[Request]] = [
     *(SliceRequest(ProfileName.parse(name)) for name in ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")),
     *(SliceRequest(ProfileName.parse(name)) for name in ("1g.6gb", "2g.12gb")),
@@ -54,23 +59,31 @@ class Allocator:
         self.leases = LeaseService(self.desk)
 
     def acquire(self, arrival: Arrival) -> LeaseDocument:
-        wanted: dict[str, object] = {}
-        if isinstance(arrival.request, SliceRequest):
-            wanted["accelerator_partition_type"] = str(arrival.request.profile)
-        elif isinstance(arrival.request, MemoryRequest):
-            wanted["min_memory"] = arrival.request.min_memory_gb
-        document = {"holder": HolderDocument(user_id=arrival.holder), "wait_budget": 0, **wanted}
-        return self.leases.acquire(LeaseRequest.model_validate(document), who="hub").document
+        return self.leases.acquire(asked(arrival, wait_budget=0), who="hub").document
 
     def end(self, lease_id: str) -> None:
         """It is given back, its pod is gone, and the agent has destroyed its instance: all at once."""
         with self.desk.writing("hub") as ledger:
-            lease = ledger.tx.lease(lease_id)
-            assert isinstance(lease, Granted)
-            released = ledger.move(lease, transition.release(lease, EndReason.STOPPED, PodFate.GONE, ledger.now), "t")
-            ledger.move(released, transition.close(released, ledger.now), "t")
-            for remnant in ledger.tx.remnants():
-                ledger.tx.drop_remnant(remnant)
+            give_back(ledger, lease_id)
+
+
+def asked(arrival: Arrival, **more: object) -> LeaseRequest:
+    """What an arrival asks the allocator for."""
+    wanted: dict[str, object] = {"holder": HolderDocument(user_id=arrival.holder), **more}
+    if isinstance(arrival.request, SliceRequest):
+        wanted["accelerator_partition_type"] = str(arrival.request.profile)
+    elif isinstance(arrival.request, MemoryRequest):
+        wanted["min_memory"] = arrival.request.min_memory_gb
+    return LeaseRequest.model_validate(wanted)
+
+
+def give_back(ledger: Ledger, lease_id: str) -> None:
+    lease = ledger.tx.lease(lease_id)
+    assert isinstance(lease, Granted)
+    released = ledger.move(lease, transition.release(lease, EndReason.STOPPED, PodFate.GONE, ledger.now), "t")
+    ledger.move(released, transition.close(released, ledger.now), "t")
+    for remnant in ledger.tx.remnants():
+        ledger.tx.drop_remnant(remnant)
 
 
 @pytest.mark.slow
@@ -110,4 +123,65 @@ def test_simulator_and_allocator_place_5000_events_alike() -> None:
             break
     assert events >= EVENTS
     assert 0.2 < sum(d is None for d in simulated.values()) / len(simulated) < 0.8, "neither empty nor always full"
+    store.close()
+
+
+Placed = tuple[int, str, int, int]
+
+
+@pytest.mark.parametrize("rule", ["queue", "queue-agreed"])
+def test_simulator_and_allocator_serve_a_queue_alike(rule: str) -> None:
+    """Who is served when, and where, with people passing each other and GPUs earmarked."""
+    gpus = gpus_of([Group("a100-80gb", 2), Group("a30-24gb", 1)])
+    arrivals = [
+        Arrival(300 * a.at, max(round(300 * a.duration), 60), a.request, holder=a.holder) for a in trace(QUEUED)
+    ]
+    simulated: list[Placed] = []
+
+    def placed(number: int, decision: Decision | None) -> None:
+        if decision is not None:
+            place = decision.placement
+            simulated.append((number, place.gpu_uuid, place.start, place.size))
+
+    (outcome,) = run(arrivals, dynamic(gpus), Course(POLICIES["best-fit"], rule=RULES[rule]), placed=placed)
+    assert outcome.starved > 3
+
+    clock = Clock()
+    store = MemoryStore(clock=clock)
+    store.open()
+    setting = Setting(policy="best-fit", node_silent_after=timedelta(days=9999), settle_after=timedelta(0))
+    desk = Desk(store, setting, lambda steps: None)
+    leases, allocated, numbers = LeaseService(desk), list[Placed](), dict[str, int]()
+    ends: list[tuple[float, str]] = []
+    documents = tuple(gpu_document(gpu) for gpu in gpus)
+    with store.writing() as tx:
+        tx.put_report("node-0", NodeReport(
+            agent_version="t", boot_id="b", applied_generation=0, simulated=True, gpus=documents
+        ))  # fmt: skip
+
+    def note(now: float) -> None:
+        with desk.reading() as ledger:
+            new = [lease for lease in ledger.holding.values() if lease.lease_id in numbers]
+        for lease in sorted(new, key=lambda lease: lease.grant.generation):
+            place, number = lease.grant.placement, numbers.pop(lease.lease_id)
+            allocated.append((number, place.gpu_uuid, place.start, place.size))
+            heappush(ends, (now + arrivals[number].duration, lease.lease_id))
+
+    for number, arrival in enumerate(arrivals):
+        while ends and ends[0][0] <= arrival.at:
+            now, lease_id = heappop(ends)
+            clock.now = EPOCH + timedelta(seconds=now)
+            with desk.writing("hub") as ledger:
+                give_back(ledger, lease_id)
+                earmark(ledger)
+                serve_queue(ledger)
+            note(now)
+        clock.now = EPOCH + timedelta(seconds=arrival.at)
+        agreed: dict[str, object] = {"duration": arrival.duration} if rule == "queue-agreed" else {}
+        with desk.writing("hub") as ledger:
+            earmark(ledger)
+        lease_document = leases.acquire(asked(arrival, **agreed), who="hub").document
+        numbers[lease_document.lease_id] = number
+        note(arrival.at)
+    assert allocated == simulated
     store.close()
