@@ -24,6 +24,7 @@ UNMEASURED: Final = (
 """Tests that do the same thousands of times. Tracing them takes minutes and shows no line that others do not reach."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Several processes take a file at a time, so that fixtures of modules are set up once."""
     measures = config.pluginmanager.hasplugin("_cov")
