@@ -45,10 +45,10 @@ controlplane: $(BIN)/.dev ## build the Kubernetes control plane for tests (once;
 
 test: lint controlplane ## lint, types and the whole test suite (PYTEST_ARGS="-k form" for a part)
 	$(if $(PYTEST_ARGS),,$(MAKE) test-hub5)
-	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 test-hub5: $(HUB5_VENV)/.test ## the spawner's tests on JupyterHub 5.5
-	$(HUB5_VENV)/bin/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadgroup -m "not controlplane" tests/spawner $(PYTEST_ARGS)
+	$(HUB5_VENV)/bin/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile -m "not controlplane" tests/spawner $(PYTEST_ARGS)
 
 lint: $(BIN)/.dev ## style, types, import directions, templates
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from kubernetes_asyncio import client
@@ -11,7 +11,7 @@ from kubernetes_asyncio import client
 from mig_spawner.testing.kube.strict import strict
 
 HERE: Final = Path(__file__).parent
-TOGETHER: Final = ("browser", "spawner/hub")
+TOGETHER: Final = ("tests/browser/", "tests/spawner/hub/")
 """Folders whose tests share something that takes long to start, and therefore a process (`pytest -n`)."""
 UNMEASURED: Final = (
     "allocator/test_model.py",
@@ -24,16 +24,27 @@ UNMEASURED: Final = (
 """Tests that do the same thousands of times. Tracing them takes minutes and shows no line that others do not reach."""
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Several processes take a file at a time, or a folder, so that what a file or a folder starts is started once.
+
+    pytest-xdist has marks for that, which pytest 9.2 no longer lets it set.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+    return Together(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Several processes take a file at a time, so that fixtures of modules are set up once."""
-    measures = config.pluginmanager.hasplugin("_cov")
-    for item in items:
-        file = item.path.relative_to(HERE).as_posix()
-        if measures and file.startswith(UNMEASURED):
-            item.add_marker(pytest.mark.no_cover)
-        group = next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
-        item.add_marker(pytest.mark.xdist_group(group))
+    if config.pluginmanager.hasplugin("_cov"):
+        for item in items:
+            if item.path.relative_to(HERE).as_posix().startswith(UNMEASURED):
+                item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.fixture(autouse=True)
