@@ -106,7 +106,7 @@ async def test_a_bad_wait_is_refused(rig: Rig, wait: str) -> None:
         ("GET", "/api/v1/leases/%ff", 400),
         ("GET", "/api/v1/leases/" + "x" * 5000, 404),
         ("DELETE", "/api/v1/leases", 405),
-        ("PATCH", "/api/v1/leases/x", 405),
+        ("PUT", "/api/v1/leases/x", 405),
         ("GET", "/api/v1/tickets", 405),
         ("POST", "/api/v1/availability", 405),
         ("HEAD", "/api/v1/leases", 405),
