@@ -179,7 +179,7 @@ def test_a_gpu_that_gets_lost_says_why_and_comes_back(make_bench: MakeBench) -> 
     bench.node.lose(lost)
     infos = {g.gpu_uuid: g for g in bench.driver.list_gpus()}
     assert "NVML answered 15" in infos[lost].problem
-    assert infos[other] == GPUInfo(other, "NVIDIA H100 80GB HBM3", 81920, 132, True)
+    assert infos[other] == GPUInfo(other, "NVIDIA H100 80GB HBM3", 81920, 132, True, pci_device_id="0x233010DE")
     for call in (bench.driver.list_profiles, bench.driver.list_instances):
         with pytest.raises(DeviceLost):
             call(lost)
