@@ -25,7 +25,7 @@ async def test_the_form_says_what_is_free_and_that_the_gpus_are_simulated(desks:
 async def test_live_counts_follow_what_others_take(desks: Desks) -> None:
     desk = await desks.open()
     await desk.open_form()
-    badge = desk.page.locator(".mig-choice", has_text="Medium slice").locator(".mig-free")
+    badge = desk.page.locator("#mig-free-medium")
     await expect(badge).to_have_text("free now 3 of 3")
     other = await desks.person()
     await other.start({"mig_choice": "medium"})
@@ -42,7 +42,7 @@ async def test_refreshing_counts_leaves_focus_and_choice_alone(desks: Desks) -> 
     await choice.focus()
     other = await desks.person()
     await other.start({"mig_choice": "medium"})
-    badge = desk.page.locator(".mig-choice", has_text="Medium slice").locator(".mig-free")
+    badge = desk.page.locator("#mig-free-medium")
     await expect(badge).to_have_text("free now 2 of 3", timeout=20_000)
     await expect(choice).to_be_focused()
     await expect(choice).to_be_checked()
