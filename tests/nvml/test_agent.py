@@ -167,8 +167,10 @@ async def test_without_a_driver_it_stays_says_so_and_begins_when_there_is_one(
 
 
 async def test_the_memory_of_an_agent_with_sixteen_cut_gpus(
-    ledger: AllocatorApp, hub: AllocatorClient, imitation: Imitation, tmp_path: Path
+    ledger: AllocatorApp, hub: AllocatorClient, imitation: Imitation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+        monkeypatch.delenv(name, raising=False)  # the agent's memory, without that of who measures lines
     node = ImitatedNode(tmp_path, "node-a", ["h100-80gb"] * 16)
     with imitation.driver(node) as (driver, _):
         for gpu in node.gpu_uuids():
