@@ -117,8 +117,10 @@ class Storm:
 @pytest.mark.postgres
 @pytest.mark.timeout(300)
 async def test_500_race_on_four_allocators_that_are_killed(
-    postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for variable in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+        monkeypatch.delenv(variable, raising=False)  # four allocators need the cores for themselves
     name = postgres.database()
     place = postgres_place(postgres, name)
     store: SQLStore = place.store()
