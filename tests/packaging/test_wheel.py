@@ -49,9 +49,10 @@ def test_an_installed_wheel_renders_the_form(wheel: Path, tmp_path: Path) -> Non
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    # What it depends on comes from where these tests run; the checkout itself must not, so no editable install does.
+    # What it depends on comes from where these tests run; the checkout itself must not, so no editable install does,
+    # and no PYTHONPATH: pytest-xdist sets one.
     others = {p for p in sys.path if p.endswith("site-packages")}
-    run = [str(python), "-c", f"import sys; sys.path += {sorted(others)!r}\n{SCRIPT}"]
+    run = [str(python), "-I", "-c", f"import sys; sys.path += {sorted(others)!r}\n{SCRIPT}"]
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
