@@ -36,7 +36,7 @@ class NodeService:
         """Take in an inventory, move the leases it concerns, and say what the node should look like now."""
         with self._desk.writing(who) as ledger:
             before = ledger.nodes.get(name)
-            report = _with_those_out_of_sight(before, report)
+            report = _with_those_out_of_sight(before, _with_known_profiles(before, report))
             _refuse_foreign_gpus(ledger, name, report)
             ledger.tx.put_report(name, report)
             ledger.forget()
@@ -104,6 +104,24 @@ def _known(ledger: Ledger, name: str) -> NodeRecord:
     if node is None:
         raise refusal(ProblemCode.NOT_FOUND, "No such node has reported yet.")
     return node
+
+
+def _with_known_profiles(before: NodeRecord | None, report: NodeReport) -> NodeReport:
+    """The report with the profiles of GPUs that cannot be read now, as their node told them before.
+
+    They belong to the GPU. An agent that has begun anew may not know them yet, and without them whoever asks for one would hear
+    that no GPU here will ever have it.
+    """
+    if before is None or before.report is None:
+        return report
+    known = {gpu.gpu_uuid: gpu.profiles for gpu in before.report.gpus}
+    gpus = tuple(
+        gpu.model_copy(update={"profiles": known.get(gpu.gpu_uuid, ())})
+        if gpu.health is Health.BAD and not gpu.profiles
+        else gpu
+        for gpu in report.gpus
+    )
+    return report.model_copy(update={"gpus": gpus})
 
 
 def _with_those_out_of_sight(before: NodeRecord | None, report: NodeReport) -> NodeReport:

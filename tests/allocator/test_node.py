@@ -220,6 +220,19 @@ async def test_without_a_driver_the_gpus_are_out_of_sight_and_not_gone(rig: Rig)
     assert (await rig.state(waiting)).state is LeaseState.GRANTED
 
 
+async def test_a_gpu_that_a_new_agent_cannot_read_yet_is_waited_for(rig: Rig) -> None:
+    node = await rig.node()
+    report = node.document()
+    unread = report.gpus[0].model_copy(
+        update={"health": Health.BAD, "health_reason": "busy", "processes": None, "profiles": (), "instances": ()}
+    )
+    await node.client.report(node.name, report.model_copy(update={"gpus": (unread,), "boot_id": "boot-2"}))
+    waiting = await rig.acquire("1", "1g.10gb")
+    assert waiting.state is LeaseState.QUEUED
+    await node.report()
+    assert (await rig.state(waiting)).state is LeaseState.GRANTED
+
+
 async def test_a_lost_gpu_keeps_its_leases_and_gets_no_new_ones(rig: Rig) -> None:
     node = await rig.node(models=("a100-80gb", "a100-80gb"))
     lease = await rig.active("a", "7g.80gb")
