@@ -26,7 +26,7 @@ async def make(kube: EmbeddedKube, pod: dict[str, Any], *, query: str = "") -> i
 
 
 async def test_what_was_created_is_logged_as_it_was_sent(tmp_path: Path) -> None:
-    log = tmp_path / "audit.log"
+    log = tmp_path / "logs" / "audit.log"
     users = {"token": KubeUser("ada", ("system:masters",))}
     async with EmbeddedKube(audit_log=log, tokens=users) as kube:
         assert await make(kube, POD) == 201

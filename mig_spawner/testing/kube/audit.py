@@ -17,9 +17,11 @@ from mig_spawner.testing.kube.resources import Manifest, Resource
 
 
 class AuditLog:
-    """Appends to a file. Without a path it keeps nothing."""
+    """Appends to a file, whose folder is made if need be. Without a path it keeps nothing."""
 
     def __init__(self, path: Path | None) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
 
     def created(self, user: KubeUser, resource: Resource, namespace: str, sent: Manifest) -> None:
