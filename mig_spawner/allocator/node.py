@@ -107,17 +107,19 @@ def _known(ledger: Ledger, name: str) -> NodeRecord:
 
 
 def _with_known_profiles(before: NodeRecord | None, report: NodeReport) -> NodeReport:
-    """The report with the profiles of GPUs that cannot be read now, as their node told them before.
+    """The report with what its node told before of GPUs that cannot be read now: their profiles, and whether they can be cut.
 
     They belong to the GPU. An agent that has begun anew may not know them yet, and without them whoever asks for one would hear
     that no GPU here will ever have it.
     """
     if before is None or before.report is None:
         return report
-    known = {gpu.gpu_uuid: gpu.profiles for gpu in before.report.gpus}
+    known = {gpu.gpu_uuid: gpu for gpu in before.report.gpus}
     gpus = tuple(
-        gpu.model_copy(update={"profiles": known.get(gpu.gpu_uuid, ())})
-        if gpu.health is Health.BAD and not gpu.profiles
+        known[gpu.gpu_uuid].model_copy(
+            update={"health": gpu.health, "health_reason": gpu.health_reason, "processes": None, "instances": ()}
+        )
+        if gpu.health is Health.BAD and gpu.gpu_uuid in known and not (gpu.profiles and gpu.mig_enabled is not None)
         else gpu
         for gpu in report.gpus
     )

@@ -225,6 +225,7 @@ async def test_a_gpu_that_a_new_agent_cannot_read_yet_is_waited_for(rig: Rig) ->
     report = node.document()
     unread = report.gpus[0].model_copy(
         update={"health": Health.BAD, "health_reason": "busy", "processes": None, "profiles": (), "instances": ()}
+        | {"mig_enabled": None, "dynamic": False}
     )
     await node.client.report(node.name, report.model_copy(update={"gpus": (unread,), "boot_id": "boot-2"}))
     waiting = await rig.acquire("1", "1g.10gb")
