@@ -43,6 +43,7 @@ from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
 from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
 from mig_spawner.spawner.share import beyond_share, parse_bounds, parse_sizes, with_share
+from mig_spawner.spawner.sweep import Place, begin_sweep
 from mig_spawner.spawner.trait import MIGTraits
 from mig_spawner.spawner.waiting.guest import Guest
 from mig_spawner.spawner.waiting.stage import Stage
@@ -77,6 +78,11 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         self._device_learned = False
         self._given_back = True
         self._suggested: str | None = None
+        self._begin_sweep()
+
+    def _begin_sweep(self) -> None:
+        place = Place(None if self.enable_user_namespaces else self.namespace, self.component_label)
+        begin_sweep(place, self._keeper, self._client, self.api, self.k8s_api_request_timeout, self.log)
 
     def _client(self) -> AllocatorClient:
         return shared_client(self.allocator_url, self.allocator_token, self.allocator_timeout)
@@ -180,6 +186,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         if self._entry is not None and self._entry.request is not None:
             await self._see_that_a_lease_can_be_used()
         lease = await self._ensure_lease()
+        self._begin_sweep()  # a profile may have chosen another namespace
         pod = await super().get_pod_manifest()
         self._injector().report_settings(self.extra_container_config)
         if self.start_check and not put_before(pod):

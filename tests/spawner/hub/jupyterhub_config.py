@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 from jupyterhub.proxy import Proxy
 from tornado import web
 
-from mig_spawner.spawner import lease, setup, spawner
+from mig_spawner.spawner import lease, setup, spawner, sweep
 
 # Seconds instead of minutes, in this process alone.
 vars(lease)["RENEW_S"] = 1
 vars(spawner)["LATE_POD_MARGIN_S"] = 3
+vars(sweep)["SWEEP_S"] = 2
 
 
 class NoProxy(Proxy):  # type: ignore[misc]  # jupyterhub has no types

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mig_spawner.wire.lease import LeaseState
+
 if TYPE_CHECKING:
     from tests.spawner.hub.conftest import Desk, World
 
@@ -82,4 +84,23 @@ async def test_a_hub_that_is_shut_down_leaves_servers_and_leases(desk: Desk, wor
     [after] = (await desk.allocator.leases()).leases
     assert after.lease_id == before.lease_id
     await ada.stop()
+    await desk.clean(ada)
+
+
+async def test_a_pod_whose_end_a_killed_hub_has_forgotten_is_ended_by_the_next(desk: Desk, world: World) -> None:
+    ada, bob = await desk.person(), await desk.person("bob")
+    await ada.start({"mig": "small"})
+    await desk.until(ada.ready)
+    world.knobs.delete_failures = 1000
+    await ada.stop()
+    await desk.until(ada.stopped)
+    [lease] = (await desk.allocator.leases()).leases
+    assert lease.state is LeaseState.RELEASING
+    world.hub.kill()
+    world.knobs.delete_failures = 0
+    assert await ada.pod() is not None, "it runs, and nobody knows"
+    world.start_hub()
+    async with desk.log_in(bob.name) as browser:
+        await browser.get("/hub/home")
+    await desk.until(desk.all_free)
     await desk.clean(ada)

@@ -1,0 +1,153 @@
+"""Pods that no server has, on a cluster, against what the ledger says of their leases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kubernetes_asyncio import client, config
+
+from mig_spawner.domain.lease import Holder
+from mig_spawner.spawner import sweep as sweep_module
+from mig_spawner.spawner.background import close_clients
+from mig_spawner.spawner.injection.conflict import LEASE_LABEL
+from mig_spawner.spawner.lease import LeaseKeeper
+from mig_spawner.spawner.sweep import Place, Sweep, begin_sweep
+from mig_spawner.testing.kube import EmbeddedKube
+from mig_spawner.wire.client import AllocatorClient
+from tests.spawner.conftest import make_lease
+
+if TYPE_CHECKING:
+    from tests.kube.referee import Referee
+    from tests.spawner.conftest import ScriptedAllocator
+
+SERVERS = {"component": "singleuser-server"}
+LOG = logging.getLogger("test")
+
+
+class Scene:
+    """A cluster, an allocator, and a hub's sweep."""
+
+    def __init__(self, kube: EmbeddedKube, api: Any, allocator: ScriptedAllocator, client: AllocatorClient) -> None:
+        self.kube = kube
+        self.api = api
+        self.allocator = allocator
+        self.client = client
+        self.sweep = self.of(Place("default", "singleuser-server"))
+
+    def of(self, place: Place) -> Sweep:
+        return Sweep(place, lambda: self.client, self.api, 2.0, LOG)
+
+    async def create(self, lease_id: str | None = "lease-1", namespace: str = "default", **labels: str) -> None:
+        labels = {**SERVERS, **({LEASE_LABEL: lease_id} if lease_id else {}), **labels}
+        spec = {"containers": [{"name": "notebook", "image": "x"}]}
+        body = {"metadata": {"name": f"jupyter-{lease_id or 'cpu'}", "labels": labels}, "spec": spec}
+        await self.api.create_namespaced_pod(namespace, body)
+
+    async def pods(self) -> list[str]:
+        return [p.metadata.name for p in (await self.api.list_pod_for_all_namespaces()).items]
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None) -> AsyncIterator[Scene]:
+    audit_log = tmp_path / "kubernetes-audit.log"
+    async with EmbeddedKube(audit_log=audit_log) as kube:
+        configuration = client.Configuration()
+        path = kube.write_kubeconfig(tmp_path / "kubeconfig.yaml")
+        await config.load_kube_config(str(path), client_configuration=configuration)
+        async with client.ApiClient(configuration) as api_client, allocator.client() as allocator_client:
+            yield Scene(kube, client.CoreV1Api(api_client), allocator, allocator_client)
+            await close_clients()
+    if referee is not None:
+        referee.judge(audit_log)
+
+
+@pytest.mark.parametrize("state", ["releasing", "closed"])
+async def test_a_pod_whose_lease_is_over_is_deleted_at_the_second_look(
+    scene: Scene, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.allocator.answers = [make_lease(state, reason="stopped")]
+    await scene.create()
+    await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-lease-1"], "whoever ended the lease may be at it"
+    await scene.sweep.look()
+    assert await scene.pods() == []
+    assert "Deleting the pod jupyter-lease-1: no server has it, and its lease lease-1 is over (stopped)." in caplog.text
+
+
+@pytest.mark.parametrize("answer", [make_lease("ready"), make_lease("active"), (404, "not-found"), (503, "starting")])
+async def test_a_pod_whose_lease_is_not_known_to_be_over_is_left_alone(scene: Scene, answer: Any) -> None:
+    scene.allocator.answers = [answer]
+    await scene.create()
+    for _ in range(3):
+        await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-lease-1"]
+
+
+async def test_it_must_be_over_at_two_looks_one_after_the_other(scene: Scene) -> None:
+    over, there = make_lease("releasing", reason="stopped"), make_lease("active")
+    scene.allocator.answers = [over, there, over, over]
+    await scene.create()
+    for _ in range(3):
+        await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-lease-1"]
+    await scene.sweep.look()
+    assert await scene.pods() == []
+
+
+async def test_other_pods_are_none_of_its_business(scene: Scene) -> None:
+    scene.allocator.answers = [make_lease("closed", reason="stopped")]
+    await scene.create(None)
+    await scene.create("batch", component="somebody-else")
+    for _ in range(3):
+        await scene.sweep.look()
+    assert sorted(await scene.pods()) == ["jupyter-batch", "jupyter-cpu"]
+    assert scene.allocator.calls == []
+
+
+async def test_what_a_server_of_this_hub_has_is_left_to_its_server(scene: Scene) -> None:
+    scene.allocator.answers = [make_lease("releasing", reason="expired")]
+    await scene.create()
+    keeper = LeaseKeeper(lambda: scene.client, lambda: Holder("7"), LOG)
+    begin_sweep(Place("elsewhere", "singleuser-server"), keeper, lambda: scene.client, scene.api, 2.0, LOG)
+    keeper.adopt("lease-1")
+    for _ in range(3):
+        await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-lease-1"]
+    keeper.forget()
+    for _ in range(2):
+        await scene.sweep.look()
+    assert await scene.pods() == []
+
+
+async def test_a_hub_with_a_namespace_for_each_person_looks_at_all(scene: Scene) -> None:
+    scene.allocator.answers = [make_lease("closed", reason="stopped")]
+    await scene.api.create_namespace({"metadata": {"name": "jupyter-ada"}})
+    await scene.create(namespace="jupyter-ada")
+    sweep = scene.of(Place(None, "singleuser-server"))
+    for _ in range(2):
+        await sweep.look()
+    assert await scene.pods() == []
+
+
+async def test_it_goes_on_when_the_cluster_is_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sweep_module, "SWEEP_S", 0.02)
+    caplog.set_level(logging.INFO)
+    scene.allocator.answers = [make_lease("closed", reason="stopped")]
+    await scene.create()
+    scene.kube.knobs.api_down = True
+    keeper = LeaseKeeper(lambda: scene.client, lambda: Holder("7"), LOG)
+    for _ in range(2):  # the second server of a hub begins no second one
+        begin_sweep(Place("default", "singleuser-server"), keeper, lambda: scene.client, scene.api, 2.0, LOG)
+    async with asyncio.timeout(8):
+        while "Pods could not be compared" not in caplog.text:
+            await asyncio.sleep(0.01)
+        scene.kube.knobs.api_down = False
+        while await scene.pods():
+            await asyncio.sleep(0.01)
