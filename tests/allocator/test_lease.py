@@ -246,7 +246,7 @@ async def test_an_avoided_node_is_tried_after_a_while_if_no_other_is_left(rig: R
     first, second = await rig.node("n1"), await rig.node("n2")
     await rig.acquire("1", "7g.80gb", avoid_nodes=("n1",))
     waiting = await rig.acquire("2", avoid_nodes=("n1",), wait_budget=1000)
-    # A GPU that is not seen any more may come back; one that is cut no more never serves it.
+    # One that is cut no more never serves it.
     second.board.dynamic = False
     await second.report()
     await rig.tick()
@@ -257,6 +257,41 @@ async def test_an_avoided_node_is_tried_after_a_while_if_no_other_is_left(rig: R
     found = await rig.state(waiting)
     assert found.placement is not None
     assert found.placement.node == "n1"
+
+
+async def test_an_avoided_node_is_tried_although_another_has_the_profile_but_no_room_for_it(rig: Rig) -> None:
+    first, second = await rig.node("n1"), await rig.node("n2", report=False)
+    for start in range(7):
+        second.board.add("1g.10gb", start)  # by its admin: they stay
+    await second.report()
+    await rig.acquire("1", "7g.80gb")
+    waiting = await rig.acquire("2", "3g.40gb", avoid_nodes=("n1",), wait_budget=1000)
+    await rig.tick()
+    assert (await rig.state(waiting)).state is LeaseState.QUEUED
+    [lease] = [x for x in (await rig.hub.leases()).leases if x.holder.user_id == "1"]
+    await first.turn()
+    await rig.release(lease)
+    await first.turn(2)
+    assert (await rig.state(waiting)).state is LeaseState.QUEUED, "not in a loop"
+    rig.clock.move(61)
+    await first.report()
+    await second.report()
+    await rig.tick()
+    found = await rig.state(waiting)
+    assert found.placement is not None
+    assert found.placement.node == "n1"
+
+
+async def test_an_avoided_node_is_not_tried_while_another_will_be_free(rig: Rig) -> None:
+    first, second = await rig.node("n1"), await rig.node("n2")
+    await rig.acquire("1", "7g.80gb", avoid_nodes=("n1",))
+    waiting = await rig.acquire("2", avoid_nodes=("n1",), wait_budget=1000)
+    await second.turn()
+    rig.clock.move(61)
+    await first.report()
+    await second.turn()
+    await rig.tick()
+    assert (await rig.state(waiting)).state is LeaseState.QUEUED
 
 
 async def test_a_whole_gpu_of_fixed_slices_is_impossible(rig: Rig) -> None:

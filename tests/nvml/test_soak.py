@@ -295,10 +295,6 @@ def _remains(database: Path) -> int:
         )
 
 
-# Seed 412353 on quiet cores: after a lost GPU a request for its profiles is refused as impossible instead of waiting.
-@pytest.mark.skipif(
-    "MIG_SPAWNER_TEST_LEASES" not in os.environ, reason="MIG_SPAWNER_TEST_LEASES=500 runs it; it has a fault to find"
-)
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 async def test_five_hundred_leases_while_things_go_wrong(imitation: Imitation, tmp_path: Path) -> None:

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.queue.board import outlooks_of
 from mig_spawner.allocator.quota.check import waits_for_quota, within_quota
 from mig_spawner.allocator.quota.use import Use
-from mig_spawner.domain.fleet import GPUState, profiles_for
+from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.lease import Queued
 from mig_spawner.domain.queue import could_serve, earmark_heads
-from mig_spawner.domain.request import Request, WholeRequest
 
 
 def forgive(ledger: Ledger) -> None:
-    """Try GPUs again on which a grant failed, for those whom no other GPU could serve; after a while, not in a loop."""
-    for lease in ledger.tx.avoiding():
-        others = [state for state in ledger.fleet if state.gpu.gpu_uuid not in lease.avoid]
-        if any(_can_serve(others, request) for request in lease.choices):
-            continue
-        since = ledger.tx.requeued_at(lease.lease_id) or lease.queued_at
-        if ledger.now - since >= ledger.setting.retry_after:
+    """Try GPUs again on which a grant failed, for those whom no other GPU will serve as things stand; after a while, not in a loop."""
+    due = [lease for lease in ledger.tx.avoiding() if _may_try_again(ledger, lease)]
+    outlooks = outlooks_of(ledger) if due else []
+    for lease in due:
+        others = (outlook for outlook in outlooks if outlook.state.gpu.gpu_uuid not in lease.avoid)
+        if all(outlook.earliest(lease.choices) is None for outlook in others):
             ledger.move(
                 lease, replace(lease, avoid=frozenset()), "no other GPU can serve it: the failed ones are tried again"
             )
 
 
-def _can_serve(fleet: Sequence[GPUState], request: Request) -> bool:
-    if isinstance(request, WholeRequest):
-        return any(state.can_be_whole for state in fleet)
-    names = profiles_for(request, fleet)
-    return any(state.total(name) for state in fleet for name in names)
+def _may_try_again(ledger: Ledger, lease: Queued) -> bool:
+    since = ledger.tx.requeued_at(lease.lease_id) or lease.queued_at
+    return ledger.now - since >= ledger.setting.retry_after
 
 
 def earmark(ledger: Ledger) -> None:
