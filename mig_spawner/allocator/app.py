@@ -395,7 +395,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Applicatio
             heartbeat_timeout=timedelta(seconds=self.heartbeat_timeout),
             queue_limit=self.queue_limit,
             expiry_warning=timedelta(seconds=self.expiry_warning),
-            policy=self.policy,
+            **self.placement_settings(),
             starvation_after=timedelta(seconds=self.starvation_after) if self.starvation_after > 0 else None,
             claim_window=timedelta(seconds=self.claim_window),
             watches_pods=watches_pods,

@@ -34,6 +34,7 @@ from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.base import Answer, profile_text
 from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, PlacementDocument
 from mig_spawner.wire.node import GPUDocument, StepFailure, UsageDocument
+from mig_spawner.wire.pool import PoolDocument
 
 _ENDED: Final = {
     EndReason.STOPPED: "It was given back.",
@@ -259,10 +260,12 @@ class NodeList(Answer):
     """Nodes by name.
 
     Attributes:
+        pools: all pools, whichever nodes are on this page.
         next: the `cursor` of the page that follows; None when there is none.
     """
 
     nodes: tuple[NodeDocument, ...]
+    pools: tuple[PoolDocument, ...] = ()
     next: str | None = None
 
 

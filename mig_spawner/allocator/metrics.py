@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from mig_spawner.allocator.document import age
 from mig_spawner.allocator.ledger import Ledger, instance_at
+from mig_spawner.allocator.pool import pools_of
 from mig_spawner.allocator.service import Desk, Steps
 from mig_spawner.allocator.store.base import Transaction
 from mig_spawner.domain.lease import Active, Closed, Granted, Queued, Ready, Releasing
@@ -63,6 +64,12 @@ class Metrics:
             "mig_gpu_stranded_ratio",
             "Part of a GPU that is free and of no use for the next request, as expected.",
             ["node", "gpu_uuid"],
+            registry=registry,
+        )
+        self._pool_stranded = Gauge(
+            "mig_pool_stranded_ratio",
+            "Part of the GPUs of a pool that is free and of no use for the next request, as expected.",
+            ["pool"],
             registry=registry,
         )
         self._plan = Gauge(
@@ -136,6 +143,9 @@ class Metrics:
         plan, demand = ledger.plan, ledger.demand
         self._plan.set(0 if plan is None else age(plan.made_at, ledger.now).total_seconds())
         self._stranded.clear()
+        self._pool_stranded.clear()
+        for pool in pools_of(ledger, ledger.fleet):
+            self._pool_stranded.labels(pool.pool).set(pool.stranded)
         for state in ledger.fleet:
             lost = stranded(state, demand)
             if lost is not None:

@@ -8,6 +8,7 @@ from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.observation import end_after_boot, measure, observe
 from mig_spawner.allocator.paging import page
+from mig_spawner.allocator.pool import pools_of
 from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import Desk, settle
@@ -58,7 +59,9 @@ class NodeService:
         with self._desk.reading() as ledger:
             shown, more = page(ledger.nodes.values(), lambda node: node.name, after=after, limit=limit)
             documents = tuple(node_document(ledger, node) for node in shown)
-            return NodeList(nodes=documents, next=shown[-1].name if more else None)
+            return NodeList(
+                nodes=documents, pools=pools_of(ledger, ledger.fleet), next=shown[-1].name if more else None
+            )
 
     def cordon(self, name: str, cordoned: bool, *, who: str) -> NodeDocument:
         """Grant nothing more on a node, or grant again. What runs is left alone. Doing it twice does no harm."""

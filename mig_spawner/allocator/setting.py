@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Final
 
 from mig_spawner.domain.policy import DEFAULT_POLICY
 from mig_spawner.domain.queue import STARVATION_AFTER
+
+NO_POOL: Final = "default"
+"""The pool of a node that no pattern names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Setting:
         starvation_after: who has waited so long, and is not served, has a GPU earmarked; None for never.
         claim_window: a slice that is ready for somebody who has left passes on if it is not claimed within this time.
         watches_pods: a pod watch runs; without it only heartbeats and processes tell that a holder lives.
+        pools: names of pools, each with the patterns of its nodes.
     """
 
     node_silent_after: timedelta = timedelta(seconds=60)
@@ -41,3 +47,8 @@ class Setting:
     starvation_after: timedelta | None = STARVATION_AFTER
     claim_window: timedelta = timedelta(seconds=600)
     watches_pods: bool = False
+    pools: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def pool_of(self, node: str) -> str:
+        """The first pool that names a node."""
+        return next((pool for pool, nodes in self.pools if any(fnmatchcase(node, n) for n in nodes)), NO_POOL)

@@ -33,11 +33,16 @@ def explain(access: Access, lease_id: str, *, as_json: bool) -> None:
                     c.gpu_uuid,
                     c.profile or "whole GPU",
                     f"{c.start}:{c.size}",
-                    c.verdict,
+                    f"{c.verdict} {c.fragmentation}".strip(),
                 )
                 for c in found.candidates
             ],
         )
+    for pool in found.pools:
+        if pool.fragmentation:
+            say(
+                f"Pool {pool.pool}: {pool.fragmentation} {pool.stranded:.0%} of its GPUs is free and of no use for the next request."
+            )
     if found.ahead:
         say("Served before it:")
         table(("", "ASKED", "WHY"), [(f"{entry.position}.", entry.asked, entry.why) for entry in found.ahead])

@@ -21,6 +21,7 @@ from mig_spawner.wire.lease import (
     Seconds,
     WaysOfAsking,
 )
+from mig_spawner.wire.pool import PoolDocument
 
 
 class LeaseChange(WaysOfAsking):
@@ -107,6 +108,7 @@ class CandidateDocument(Answer):
         unknown: of how many leases that have to end there before nobody knows when they will.
         choice: which of its choices it would be: 0 the main one.
         verdict: a sentence.
+        fragmentation: what is free on that GPU and yet does not fit, as a sentence; empty if nothing is, or it can be had now.
     """
 
     node: str
@@ -121,6 +123,7 @@ class CandidateDocument(Answer):
     starts: datetime | None = None
     unknown: int = 0
     verdict: str
+    fragmentation: str = ""
 
 
 class StepDocument(Answer):
@@ -138,6 +141,7 @@ class ExplainDocument(Answer):
     Attributes:
         policy: by which candidates are ranked.
         candidates: the best places, as things are now and as if this lease had none, best first.
+        pools: those with GPUs that could serve it, now or later, and how broken up they are.
         ahead: those who are served before it; the nearest to it when there are many.
         history: what has happened to it, oldest first.
     """
@@ -146,5 +150,6 @@ class ExplainDocument(Answer):
     why: str
     policy: str
     candidates: tuple[CandidateDocument, ...]
+    pools: tuple[PoolDocument, ...] = ()
     ahead: tuple[QueueEntry, ...] = ()
     history: tuple[StepDocument, ...]

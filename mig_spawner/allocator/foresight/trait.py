@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from traitlets import Enum, Float
+from typing import Any
+
+from traitlets import Dict, Enum, Float, List, Unicode
 from traitlets.config import Configurable
 
 from mig_spawner.domain.policy import DEFAULT_POLICY, POLICIES
@@ -17,6 +19,16 @@ class PolicyTraits(Configurable):
         help="Where slices are cut. " + " ".join(f"`{p.name}`: {p.summary}" for p in POLICIES.values()),
     ).tag(config=True)
 
+    pools = Dict(
+        List(Unicode()),
+        key_trait=Unicode(),
+        help="""Groups of nodes that are looked at together, each with patterns of names: `{"lab": ["gpu-lab-*"]}`.
+
+        A node is in the first pool that names it, else in the pool `default`. How broken up a pool is stands in `metrics`, at the
+        nodes and in `explain`. Name those nodes together that can stand in for each other.
+        """,
+    ).tag(config=True)
+
     plan_interval = Float(
         60,
         help="""Seconds between two looks whether placement needs a new plan. 0 for never.
@@ -25,3 +37,10 @@ class PolicyTraits(Configurable):
         own some ten seconds for each kind of GPU, at low priority; until it is there the old plan serves.
         """,
     ).tag(config=True)
+
+    def placement_settings(self) -> dict[str, Any]:
+        """What of this a transaction goes by, as arguments of `Setting`."""
+        return {
+            "policy": self.policy,
+            "pools": tuple((pool, tuple(nodes)) for pool, nodes in self.pools.items()),
+        }

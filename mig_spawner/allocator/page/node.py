@@ -15,6 +15,7 @@ from mig_spawner.allocator.page.fleet import drawn, occupants_of, states_of
 from mig_spawner.allocator.page.picture import GPUPicture
 from mig_spawner.allocator.page.words import holder_name
 from mig_spawner.allocator.paging import page
+from mig_spawner.allocator.pool import pools_of
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.domain.gpu import GPU
@@ -72,7 +73,10 @@ def nodes_view(ledger: Ledger, after: str) -> NodesView:
     """The nodes after one, by name."""
     shown, more = page(ledger.nodes.values(), lambda node: node.name, after=after or None, limit=PAGE_NODES)
     documents = tuple(node_document(ledger, node) for node in shown)
-    return NodesView(NodeList(nodes=documents, next=shown[-1].name if more else None), ledger.now)
+    return NodesView(
+        NodeList(nodes=documents, pools=pools_of(ledger, ledger.fleet), next=shown[-1].name if more else None),
+        ledger.now,
+    )
 
 
 def node_view(ledger: Ledger, name: str) -> NodeView:

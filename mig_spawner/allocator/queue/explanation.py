@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.pool import pools_of
 from mig_spawner.allocator.queue.board import outlooks_of
 from mig_spawner.allocator.queue.view import Queue, Viewer, entry, queue_of, why_waiting
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.gpu import Layout
 from mig_spawner.domain.lease import Closed, Lease, Queued
-from mig_spawner.domain.queue import Board, Outlook, Spot, Start
+from mig_spawner.domain.policy import stranded
+from mig_spawner.domain.queue import Board, Outlook, Spot, Start, could_serve
 from mig_spawner.wire.lease import LeaseDocument
+from mig_spawner.wire.pool import PoolDocument
 from mig_spawner.wire.queue import CandidateDocument, ExplainDocument, QueueEntry, StepDocument
 
 SHOWN: Final = 20
@@ -28,9 +31,14 @@ def explain(ledger: Ledger, lease: Lease, document: LeaseDocument, viewer: Viewe
         why=why_waiting(ledger, queue, lease) if isinstance(lease, Queued) else document.detail,
         policy=ledger.setting.policy,
         candidates=() if isinstance(lease, Closed) else tuple(_candidates(ledger, lease, queue)),
+        pools=() if isinstance(lease, Closed) else _pools(ledger, lease),
         ahead=_ahead(ledger, lease, queue, viewer),
         history=tuple(StepDocument(at=row.at, before=row.before, after=row.after, why=row.why) for row in steps),
     )
+
+
+def _pools(ledger: Ledger, lease: Lease) -> tuple[PoolDocument, ...]:
+    return pools_of(ledger, (state for state in ledger.fleet if could_serve(state, lease.choices)))
 
 
 def _ahead(ledger: Ledger, lease: Lease, queue: Queue, viewer: Viewer) -> tuple[QueueEntry, ...]:
@@ -117,6 +125,7 @@ def _candidate(
         starts=None if start.unknown else start.at,
         unknown=start.unknown,
         verdict=_verdict(queue, lease, place.gpu_uuid, start, chosen=chosen, free=free),
+        fragmentation=lost.sentence if not free and (lost := stranded(state, ledger.demand)) is not None else "",
     )
 
 

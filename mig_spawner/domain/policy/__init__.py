@@ -21,7 +21,7 @@ from mig_spawner.domain.policy.index import Index
 from mig_spawner.domain.policy.priced.plan import Plan, make_plan
 from mig_spawner.domain.policy.priced.ranking import planned, priced
 from mig_spawner.domain.policy.share import share_weighted
-from mig_spawner.domain.policy.stranded import Stranded, stranded
+from mig_spawner.domain.policy.stranded import Stranded, stranded, stranded_together
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -50,6 +50,7 @@ __all__ = [
     "priced",
     "share_weighted",
     "stranded",
+    "stranded_together",
     "worst_fit",
 ]
 

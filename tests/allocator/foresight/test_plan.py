@@ -32,6 +32,7 @@ from mig_spawner.errors import StoreError
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest
 from mig_spawner.wire.node import NodeReport
+from tests.allocator.conftest import MakeRig
 from tests.allocator.rig import EPOCH, Rig, gpu_document
 
 A30 = find_model("a30-24gb").gpu("GPU-0")
@@ -220,3 +221,20 @@ async def test_nodes_and_metrics_say_what_is_lost(rig: Rig) -> None:
         text = (await http.get("metrics")).text
     assert f'mig_gpu_stranded_ratio{{gpu_uuid="{node.board.gpu.gpu_uuid}",node="n1"}} 0.0' in text
     assert "mig_plan_age_seconds 0.0" in text
+
+
+async def test_a_pool_says_what_is_lost_on_its_gpus_together(make_rig: MakeRig) -> None:
+    rig = await make_rig(policy="first-fit", pools={"lab": ["n*"]})
+    for name in ("n1", "n2"):
+        node = await rig.node(name)
+        for user, profile in (("1", "3g.40gb"), ("2", "2g.20gb")):
+            await rig.acquire(user + name, profile, node=name)
+        await node.turn()
+    waiting = await rig.acquire("3", "3g.40gb")
+    (pool,) = NodeService(rig.app.desk).nodes().pools
+    assert (pool.pool, pool.nodes, pool.gpus) == ("lab", 2, 2)
+    assert pool.fragmentation == "4 of 16 memory slices of 2 GPUs are free, yet no 3g.40gb fits on any."
+    found = await rig.hub.explain(waiting.lease_id)
+    assert found.pools == (pool,)
+    async with rig.http() as http:
+        assert f'mig_pool_stranded_ratio{{pool="lab"}} {pool.stranded}' in (await http.get("metrics")).text
