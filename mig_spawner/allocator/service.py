@@ -17,6 +17,7 @@ from mig_spawner.allocator.desire import refresh_desired
 from mig_spawner.allocator.document import availability, lease_document
 from mig_spawner.allocator.ending import close_ended, waits_for
 from mig_spawner.allocator.event.news import announce
+from mig_spawner.allocator.extension import extend
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
@@ -170,6 +171,11 @@ class LeaseService:
                 case Releasing() | Closed() as lease:
                     detail = lease_document(ledger, lease).detail
                     raise refusal(ProblemCode.CONFLICT, f"This lease has ended. {detail}")
+
+    def extend(self, lease_id: str, duration: timedelta, *, who: str) -> LeaseDocument:
+        """Keep a lease for so long in all. Doing it twice does no harm, and it is never shortened."""
+        with self._desk.writing(who) as ledger:
+            return lease_document(ledger, extend(ledger, stored(ledger, lease_id), duration))
 
     def release(self, lease_id: str, release: LeaseRelease, *, who: str) -> LeaseDocument:
         """Give a lease back, or learn what one that was given back still waits for."""

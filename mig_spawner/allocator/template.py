@@ -35,6 +35,7 @@ def environment() -> Environment:
     made.filters |= {
         "holder": words.holder_name,
         "span": words.span,
+        "extendable": words.extendable,
         "moment": words.moment,
         "countdown": words.countdown,
         "number": words.number,

@@ -23,6 +23,7 @@ VERBS: Final[Mapping[str, str]] = {
     "availability": "mig_spawner.cli.availability",
     "demo": "mig_spawner.cli.demo",
     "layout": "mig_spawner.cli.layout",
+    "extend": "mig_spawner.cli.extend",
     "explain": "mig_spawner.cli.explain",
     "leases": "mig_spawner.cli.leases",
     "menu": "mig_spawner.cli.menu",

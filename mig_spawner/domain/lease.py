@@ -311,6 +311,12 @@ def claim(lease: Queued | Granted | Ready, now: datetime) -> Queued | Granted | 
     return replace(lease, unattended=False, claimed_at=now)
 
 
+def extend(lease: Held, expires_at: datetime) -> Held:
+    """It may be kept until then, which is later than was agreed."""
+    duration_s = (expires_at - lease.grant.granted_at).total_seconds()
+    return replace(lease, duration_s=duration_s, grant=replace(lease.grant, expires_at=expires_at))
+
+
 def cancel(lease: Queued, reason: EndReason, now: datetime) -> Closed:
     """Queued → Closed: nothing was held, so nothing has to be cleaned."""
     return Closed(**_kept(lease), grant=None, device_uuid=None, reason=reason, closed_at=now, gpu_seconds=0.0)

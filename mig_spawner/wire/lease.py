@@ -322,6 +322,16 @@ class LeaseRelease(Document):
     message: Text = ""
 
 
+class LeaseExtension(Document):
+    """Keep a lease for longer.
+
+    Attributes:
+        duration: how long it may be kept in all, counted from when it was granted, seconds. What is less than was agreed changes nothing.
+    """
+
+    duration: Duration
+
+
 class LeaseList(Answer):
     """Leases, oldest first.
 

@@ -95,6 +95,8 @@ TABLE = {
     ("GET", "/services/mig/"): _PAGE,
     ("GET", "/services/mig/history"): _PAGE,
     ("GET", "/services/mig/leases/{lease}"): "200 403 403 403 404 200 404 200 403 403 403 302 302",
+    ("GET", "/services/mig/leases/{lease}/extend"): "200 403 403 403 403 200 404 200 403 403 403 302 302",
+    ("POST", "/services/mig/leases/{lease}/extend"): _NO_FORM,
     ("GET", "/services/mig/leases/{lease}/release"): "200 403 403 403 403 200 404 200 403 403 403 302 302",
     ("POST", "/services/mig/leases/{lease}/release"): _NO_FORM,
     ("GET", "/services/mig/admin/map"): _ADMIN_PAGE,
@@ -144,6 +146,7 @@ TABLE = {
     ("POST", "leases/{lease}/claim"): "200 403 403 403 403 200 404 200 403 403 403 401 401",
     ("GET", "queue"): _READERS,
     ("POST", "leases/{lease}/renew"): "409 403 403 403 403 409 404 409 403 403 403 401 401",
+    ("POST", "leases/{lease}/extend"): "409 403 403 403 403 409 404 409 403 403 403 401 401",
     ("POST", "leases/{lease}/release"): "200 403 403 403 403 200 404 200 403 403 403 401 401",
     ("GET", "nodes"): _ADMINS,
     ("PUT", "nodes/n1"): _ITS_AGENT,
@@ -161,6 +164,7 @@ TABLE = {
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "webhooks"): {"url": "https://not.allowed.example.org/"},
     ("POST", "tickets"): {"user_name": "ann"},
+    ("POST", "leases/{lease}/extend"): {"duration": 60},
     ("POST", "leases"): {"holder": {"user_id": "7"}, "accelerator_partition_type": "1g.10gb"},
 }
 

@@ -13,7 +13,15 @@ from tests.page.site import Site, furnish
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-OWN = ["", "history", "leases/{active}", "leases/{active}/release", "leases/none"]
+OWN = [
+    "",
+    "history",
+    "leases/{active}",
+    "leases/{active}/extend",
+    "leases/{ready}/extend",
+    "leases/{active}/release",
+    "leases/none",
+]
 ADMIN = [
     *("admin/map", "admin/map?node=n2", "admin/map?node=nothing"),
     *("admin/leases", "admin/leases?text=nothing", "leases/{queued}", "admin/leases/{active}/end", "admin/queue"),

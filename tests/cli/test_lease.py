@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ async def test_a_lease_from_the_first_word_to_the_last(rig: Rig, typed: Type) ->
     ready = await typed("wait", lease.lease_id)
     assert (ready.code, "MIG-" in ready.out, "ready" in ready.out) == (0, True, True)
     assert (await typed("renew", lease.lease_id, "--json")).json["state"] == "active"
+    assert (await typed("extend", lease.lease_id, "2h")).code == 3, "it has no end"
     listed = await typed("leases")
     assert [line.split()[0] for line in listed.out.splitlines()[1:]] == [lease.lease_id]
     assert "alice/cli" in listed.out
@@ -51,6 +53,16 @@ async def test_a_lease_from_the_first_word_to_the_last(rig: Rig, typed: Type) ->
     assert given_back.json["state"] == "releasing"
     await node.turn(2)
     assert LeaseList.model_validate((await typed("leases", "--json")).json).leases == ()
+
+
+async def test_a_lease_is_kept_for_longer(rig: Rig, typed: Type) -> None:
+    await rig.node()
+    lease = LeaseDocument.model_validate((await typed("acquire", "--whole", "--duration", "1h", "--json")).json)
+    longer = LeaseDocument.model_validate((await typed("extend", lease.lease_id, "90m", "--json")).json).placement
+    assert longer is not None
+    assert longer.expires_at == longer.granted_at + timedelta(minutes=90)
+    assert (await typed("extend", lease.lease_id, "500d")).code == 2
+    assert "expires" in (await typed("extend", lease.lease_id, "2h")).out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,7 +11,8 @@ import pytest
 from bs4 import BeautifulSoup
 
 from mig_spawner.wire.lease import LeaseState
-from tests.page.site import Site, furnish
+from tests.allocator.rig import SERVICE_TOKEN
+from tests.page.site import Site, furnish, site
 
 
 async def ask(http: httpx.AsyncClient, path: str) -> BeautifulSoup:
@@ -46,6 +49,39 @@ async def test_somebody_gives_their_slice_back(site: Site) -> None:
     assert (await site.rig.state(leases["active"])).state is LeaseState.RELEASING
     last = site.rig.audit(leases["active"])[-1]
     assert (last.who, last.after) == ("user ann", "releasing")
+
+
+async def test_somebody_keeps_a_slice_for_longer(site: Site) -> None:
+    lease = (await furnish(site))["active"]
+    path = f"leases/{lease.lease_id}/extend"
+    async with site.http("ann") as http:
+        assert f'href="/services/mig/{path}"' in (await http.get("")).text
+        question = await ask(http, path)
+        [first, *others] = [str(radio["value"]) for radio in question.select("input[name=duration]")]
+        assert (float(first), len(others)) == (7200 + 3600, 6)
+        assert "may be kept for longer" in await told(http, await do(http, path, duration=first))
+    longer = (await site.rig.state(lease)).placement
+    assert longer is not None
+    assert longer.expires_at == longer.granted_at + timedelta(hours=3)
+
+
+async def test_the_page_offers_what_the_menu_allows_and_says_why_not_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", SERVICE_TOKEN)
+    entry = {"id": "small", "display_name": "Small", "profile": "1g.10gb", "duration": 3600, "max_duration": 9030}
+    async with site(tmp_path, menu=[entry]) as running:
+        await running.rig.node()
+        path = f"leases/{(await running.own('ann', choice='small')).lease_id}/extend"
+        async with running.http("ann") as http:
+            question = await ask(http, path)
+            assert [float(str(radio["value"])) for radio in question.select("input[name=duration]")] == [7200, 9000]
+            answer = await do(http, path, duration="10800")
+            assert (answer.status_code, "may be kept for 2 h 30 min in all" in answer.text) == (403, True)
+            await told(http, await do(http, path, duration="9000"))
+            question = await ask(http, path)
+            assert question.select("button[type=submit]") == []
+            assert "It cannot be extended." in question.get_text(" ")
 
 
 async def test_somebody_leaves_the_line(site: Site) -> None:

@@ -15,7 +15,7 @@ from mig_spawner.allocator.handlers.base import Handler, NotFound
 from mig_spawner.allocator.handlers.context import Context
 from mig_spawner.allocator.handlers.event import Events
 from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
-from mig_spawner.allocator.handlers.lease import Lease, Leases, Release, ReleaseHolder, Renew
+from mig_spawner.allocator.handlers.lease import Extend, Lease, Leases, Release, ReleaseHolder, Renew
 from mig_spawner.allocator.handlers.menu import MenuHandler
 from mig_spawner.allocator.handlers.node import Cordon, Desired, Drain, Node, Nodes, Uncordon
 from mig_spawner.allocator.handlers.openapi import OpenAPI
@@ -42,6 +42,7 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("leases/{id}/explain", Explain),
     ("leases/{id}/claim", Claim),
     ("leases/{id}/renew", Renew),
+    ("leases/{id}/extend", Extend),
     ("leases/{id}/release", Release),
     ("queue", Queue),
     ("nodes", Nodes),

@@ -1,10 +1,11 @@
-"""`api/v1/leases…`: acquire, read, change, renew, release."""
+"""`api/v1/leases…`: acquire, read, change, renew, extend, release."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from mig_spawner.allocator.auth import Principal, Role
@@ -24,7 +25,7 @@ from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import Seen
 from mig_spawner.allocator.store.base import Progress
 from mig_spawner.domain.lease import EndReason, PodFate
-from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest, LeaseState
+from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest, LeaseState
 from mig_spawner.wire.problem import ProblemCode
 from mig_spawner.wire.queue import LeaseChange
 
@@ -166,6 +167,17 @@ class Renew(LeaseHandler):
         await self.read(lease_id)
         who = self.principal.who
         self.answer(await self.call(lambda: self.context.leases.renew(lease_id, who=who)))
+
+
+class Extend(LeaseHandler):
+    """Keeping a lease for longer."""
+
+    @allow(Role.SERVICE, Role.RESERVE)
+    async def post(self, lease_id: str) -> None:
+        duration = timedelta(seconds=self.parsed(LeaseExtension).duration)
+        await self.read(lease_id)
+        who = self.principal.who
+        self.answer(await self.call(lambda: self.context.leases.extend(lease_id, duration, who=who)))
 
 
 class Release(LeaseHandler):

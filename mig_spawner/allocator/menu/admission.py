@@ -14,7 +14,7 @@ from typing import Final
 
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.domain.fleet import GPUState, profiles_for
-from mig_spawner.domain.lease import Lease, Queued
+from mig_spawner.domain.lease import Held, Lease, Queued
 from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.domain.rule import Person
 from mig_spawner.errors import AllocatorRefused
@@ -147,6 +147,21 @@ def _chosen(menu: Menu, request: LeaseRequest) -> MenuEntry:
             "or let the hub have the same menu as the allocator.",
         )
     return entry
+
+
+def entry_held(menu: Menu, lease: Held, now: datetime) -> MenuEntry | None:
+    """The entry by which a lease has what it was granted; None without a menu.
+
+    Raises:
+        AllocatorRefused: no entry gives it any more, or not to this person now.
+    """
+    if not len(menu):
+        return None
+    wanted = lease.choices[lease.grant.choice]
+    if isinstance(wanted, DeviceRequest):
+        wanted = WholeRequest() if lease.grant.profile is None else SliceRequest(lease.grant.profile)
+    named = menu.get(lease.choice) if lease.grant.choice == 0 else None
+    return _first_allowed(menu, _candidates(menu, wanted, ()) if named is None else [named], lease.person, now)
 
 
 def _serving(menu: Menu, request: Request, fleet: Sequence[GPUState]) -> Sequence[MenuEntry]:

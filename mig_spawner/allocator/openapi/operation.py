@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from mig_spawner.allocator.document import NodeDocument, NodeList
 from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
-from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeDrain, NodeReport
 from mig_spawner.wire.problem import ProblemCode
@@ -117,6 +117,13 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         LeaseDocument,
         problems=(ProblemCode.CONFLICT,),
     ),
+    ("leases/{id}/extend", "post"): Operation(
+        "extendLease",
+        "Keep a lease for longer, as far as menu and quotas allow. Doing it twice does no harm.",
+        LeaseDocument,
+        LeaseExtension,
+        (ProblemCode.CONFLICT, ProblemCode.NOT_ON_MENU, ProblemCode.NOT_OFFERED, ProblemCode.QUOTA),
+    ),
     ("leases/{id}/release", "post"): Operation(
         "releaseLease", "Give a lease back. Doing it twice does no harm.", LeaseDocument, LeaseRelease
     ),
@@ -176,5 +183,13 @@ PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "node": "The name of the node, as its agent reports it.",
 }
 
-FROM_A_LEASE: Final = ("getLease", "explainLease", "changeLease", "claimLease", "renewLease", "releaseLease")
+FROM_A_LEASE: Final = (
+    "getLease",
+    "explainLease",
+    "changeLease",
+    "claimLease",
+    "renewLease",
+    "extendLease",
+    "releaseLease",
+)
 """What can be done with the lease that an acquire answers with."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.page.fleet import MapQuery, MapView, map_view
 from mig_spawner.allocator.page.node import NodesView, NodeView, node_view, nodes_view
-from mig_spawner.allocator.page.own import LeaseView, OwnView, lease_view, own_view
+from mig_spawner.allocator.page.own import ExtendView, LeaseView, OwnView, extend_view, lease_view, own_view
 from mig_spawner.allocator.page.past import AuditQuery, AuditView, EndedView, audit_view, ended_view
 from mig_spawner.allocator.page.search import LeaseListView, LeaseQuery, QueueView, lease_list_view, queue_view
 from mig_spawner.allocator.page.usage import QuotaQuery, QuotaView, UsageQuery, UsageView, quota_view, usage_view
@@ -43,6 +43,9 @@ class PageService:
 
     def lease(self, lease_id: str, *, person: str | None, sees_all: bool) -> LeaseView:
         return self._look(lambda ledger: lease_view(ledger, lease_id, person=person, sees_all=sees_all))
+
+    def extend(self, lease_id: str, *, person: str | None, sees_all: bool) -> ExtendView:
+        return self._look(lambda ledger: extend_view(ledger, lease_id, person=person, sees_all=sees_all))
 
     def map(self, query: MapQuery) -> MapView:
         return self._look(lambda ledger: map_view(ledger, query))

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from markupsafe import Markup, escape
 
+from mig_spawner.wire.lease import LeaseDocument, LeaseState
+
 
 class Named(Protocol):
     """A holder, of the domain or on the wire."""
@@ -74,3 +76,9 @@ def gigabytes(mib: float) -> Markup:
 def gpu_hours(seconds: float) -> Markup:
     """GPU-seconds as GPU-hours."""
     return number(seconds / 3600, 2 if seconds < 36_000 else 1)
+
+
+def extendable(lease: LeaseDocument) -> bool:
+    """Whether there is an end to put off. The rules may be against it; the page that asks says so."""
+    held = lease.state in (LeaseState.GRANTED, LeaseState.READY, LeaseState.ACTIVE)
+    return held and lease.placement is not None and lease.placement.expires_at is not None

@@ -123,7 +123,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
         self._audit(lease.lease_id, who, None, state_of(lease), why)
 
     def move(self, before: Lease, after: Lease, *, who: str, why: str) -> None:
-        if isinstance(after, Granted):
+        if isinstance(after, Granted) and isinstance(before, Queued):
             with self._connection.begin_nested():
                 self._replace(before, after)
                 self._take(after)

@@ -18,7 +18,7 @@ from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
 from mig_spawner.wire.client.patience import Patience
 from mig_spawner.wire.client.stream import listener
 from mig_spawner.wire.event import Event
-from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
@@ -131,6 +131,10 @@ class AllocatorClient:
     async def renew(self, lease_id: str) -> LeaseDocument:
         """Confirm a Ready lease (it becomes Active), or the heartbeat of an Active one."""
         return await self._run(verb.renew(self._peer, lease_id))
+
+    async def extend(self, lease_id: str, extension: LeaseExtension) -> LeaseDocument:
+        """Keep a lease for longer, as far as menu and quotas allow."""
+        return await self._run(verb.extend(self._peer, lease_id, extension))
 
     async def release(self, lease_id: str, release: LeaseRelease) -> LeaseDocument:
         """Give a lease back. Doing it twice does no harm; the answer says what it still waits for."""

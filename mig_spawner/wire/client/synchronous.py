@@ -18,7 +18,7 @@ from mig_spawner.wire.client.flow import Flow, Pause, Peer, Send
 from mig_spawner.wire.client.patience import Patience
 from mig_spawner.wire.client.stream import listener
 from mig_spawner.wire.event import Event
-from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
@@ -99,6 +99,9 @@ class SyncAllocatorClient:
 
     def renew(self, lease_id: str) -> LeaseDocument:
         return self._run(verb.renew(self._peer, lease_id))
+
+    def extend(self, lease_id: str, extension: LeaseExtension) -> LeaseDocument:
+        return self._run(verb.extend(self._peer, lease_id, extension))
 
     def release(self, lease_id: str, release: LeaseRelease) -> LeaseDocument:
         return self._run(verb.release(self._peer, lease_id, release))

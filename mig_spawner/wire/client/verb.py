@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
 from mig_spawner.wire.client.flow import Call, Flow, Peer, ask
-from mig_spawner.wire.lease import LeaseDocument, LeaseList, LeaseRelease, LeaseRequest
+from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument, QueueEntry
@@ -85,6 +85,10 @@ def queue(peer: Peer) -> Flow[QueueDocument]:
 
 def renew(peer: Peer, lease_id: str) -> Flow[LeaseDocument]:
     return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/renew"))
+
+
+def extend(peer: Peer, lease_id: str, how: LeaseExtension) -> Flow[LeaseDocument]:
+    return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/extend", how))
 
 
 def release(peer: Peer, lease_id: str, how: LeaseRelease) -> Flow[LeaseDocument]:

@@ -38,6 +38,7 @@ class MenuEntry(Document):
         cpu_limit, cpu_guarantee: cores of the host.
         mem_limit, mem_guarantee, shm: bytes of the host. What is written to `/dev/shm` counts within `mem_limit`.
         duration: how long a server may keep the slice, seconds; without it, as long as it runs.
+        max_duration: how long with extensions, seconds; without it, no longer than `duration`.
         price: for an hour, in the menu's currency. It is shown, nothing more.
         default: taken when nobody chose.
         groups, users: who may have it: whoever is in one of the groups, or named; without both, everybody.
@@ -60,6 +61,7 @@ class MenuEntry(Document):
     mem_guarantee: Bytes | None = None
     shm: Bytes | None = None
     duration: Duration | None = None
+    max_duration: Duration | None = None
     price: Price | None = None
     default: Flag = False
     groups: Names = ()
@@ -99,6 +101,8 @@ class MenuEntry(Document):
                 raise ValueError(f"{part} is more than {limit}; lower {part} or raise {limit}")
         if self.none and self.duration is not None:
             raise ValueError("a duration is for slices; remove `duration` beside `none: true`")
+        if self.max_duration is not None and (self.duration is None or self.max_duration < self.duration):
+            raise ValueError("max_duration is how long `duration` may become; write a `duration` that is not longer")
         if self.none and self.hints:
             raise ValueError("hints are for slices; remove `hints` beside `none: true`")
         if self.first_day is not None and self.last_day is not None and self.last_day < self.first_day:

@@ -229,7 +229,7 @@ _HINTS: Final = {
     **dict.fromkeys(("from", "until"), "write a day such as 2026-03-01"),
     "profile": "write a MIG profile such as 1g.10gb",
     "min_memory": "write a number of GB such as 12",
-    "duration": "write seconds, for example 28800 for eight hours",
+    **dict.fromkeys(("duration", "max_duration"), "write seconds, for example 28800 for eight hours"),
     "price": "write a number such as 0.5",
     "groups": "write a list of names of groups",
     "users": "write a list of names of users",

@@ -174,6 +174,16 @@ async def test_asking_again_from_away_claims_nothing(rig: Rig) -> None:
     assert (await rig.hub.claim(lease.lease_id)).unattended is False
 
 
+async def test_who_comes_back_while_the_slice_is_made_keeps_it(rig: Rig) -> None:
+    node = await rig.node()
+    lease = await rig.acquire("1", unattended=True)
+    assert lease.state is LeaseState.GRANTED
+    assert (await rig.hub.claim(lease.lease_id)).unattended is False
+    assert (await rig.hub.change(lease.lease_id, LeaseChange(unattended=True))).unattended
+    await node.turn()
+    assert (await rig.state(lease)).state is LeaseState.READY
+
+
 async def test_what_has_ended_cannot_be_claimed(rig: Rig) -> None:
     await rig.node()
     lease = await rig.acquire("1", unattended=True)

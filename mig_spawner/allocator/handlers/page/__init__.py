@@ -10,7 +10,7 @@ from mig_spawner.allocator.handlers.page.fleet import Map
 from mig_spawner.allocator.handlers.page.lease import End, Leases, Queue
 from mig_spawner.allocator.handlers.page.menu import Menu
 from mig_spawner.allocator.handlers.page.node import Cordon, Drain, Node, Nodes, Uncordon
-from mig_spawner.allocator.handlers.page.own import LeasePage, Release, Slices
+from mig_spawner.allocator.handlers.page.own import Extend, LeasePage, Release, Slices
 from mig_spawner.allocator.handlers.page.past import Audit, Ended
 from mig_spawner.allocator.handlers.page.usage import QuotaPage, UsagePage
 
@@ -18,6 +18,7 @@ PAGES: Final[Sequence[tuple[str, type[PageHandler]]]] = (
     ("", Slices),
     ("history", Ended),
     ("leases/{id}", LeasePage),
+    ("leases/{id}/extend", Extend),
     ("leases/{id}/release", Release),
     ("admin/map", Map),
     ("admin/leases", Leases),

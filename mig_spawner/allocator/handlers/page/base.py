@@ -32,6 +32,7 @@ class Did(StrEnum):
     """What was just done, as the page that follows tells it."""
 
     RELEASED = "released"
+    EXTENDED = "extended"
     ENDED = "ended"
     CORDONED = "cordoned"
     UNCORDONED = "uncordoned"
@@ -44,6 +45,7 @@ class Did(StrEnum):
 
 _DONE: Final = {
     Did.RELEASED: "The slice was given back. It is free for others once its pod is gone.",
+    Did.EXTENDED: "The slice may be kept for longer. Its new end is below.",
     Did.ENDED: "The lease was ended. Its slice is given on when its pod is gone and its device idle.",
     Did.CORDONED: "The node is cordoned: nothing more is granted on it.",
     Did.UNCORDONED: "Slices of the node are granted again.",
