@@ -28,7 +28,7 @@ CLIENTS: Final = 500
 GPUS: Final = 8
 SLICES: Final = 7 * GPUS
 LOAD_S: Final = 25
-MOST_S: Final = 45
+MOST_S: Final = 180
 """Where others keep the machine busy, until every slice was granted twice."""
 KILL_EVERY_S: Final = 1
 TOKENS: Final = {"n1": "agent-token-of-n1"}
@@ -100,13 +100,19 @@ class Storm:
             await asyncio.sleep(0.1)
 
     async def killer(self) -> None:
-        """Kill one that serves as long as another one does, and start it again."""
+        """Kill one that serves as long as another one does, and start it again.
+
+        On a machine so busy that nothing was granted since the last time, the next one waits for that: it is about races, not about
+        how quickly an allocator starts.
+        """
         starting: set[asyncio.Task[None]] = set()
+        granted = 0
         while not self.over.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.over.wait(), KILL_EVERY_S)
             serving = [replica for replica in self.replicas if replica.serves]
-            if len(serving) > 1 and not self.over.is_set():
+            if len(serving) > 1 and not self.over.is_set() and self.counts["grants"] > granted:
+                granted = self.counts["grants"]
                 victim = self._dice.choice(serving)
                 await victim.kill()
                 starting.add(asyncio.create_task(victim.start()))
@@ -115,7 +121,7 @@ class Storm:
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 async def test_500_race_on_four_allocators_that_are_killed(
     postgres: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,3 +205,25 @@ def test_agent_and_allocator_meet_at_the_same_address_and_secret() -> None:
     assert service["spec"]["selector"].items() <= deployment["metadata"]["labels"].items()
     secrets = [v["secret"]["secretName"] for p in (agent, deployment["spec"]) for v in p["volumes"] if "secret" in v]
     assert secrets == ["mig-agents", "mig-agents"]
+
+
+def test_a_new_image_of_the_allocator_brings_its_ledger_up_to_date(tmp_path: Path) -> None:
+    manifests = [*yaml.safe_load_all((EXAMPLES / "kubernetes" / "allocator.yaml").read_text())]
+    [deployment] = [one for one in manifests if one["kind"] == "Deployment"]
+    [configuration] = [one for one in manifests if one["kind"] == "ConfigMap"]
+    pod = deployment["spec"]["template"]["spec"]
+    [upgrade], [allocator] = pod["initContainers"], pod["containers"]
+    assert {key: upgrade[key] for key in ("image", "volumeMounts", "securityContext")} == {
+        key: allocator[key] for key in ("image", "volumeMounts", "securityContext")
+    }
+    # As it is run there, but for where things are.
+    [(file, text)] = configuration["data"].items()
+    (tmp_path / file).write_text(text.replace("/var/lib/mig-allocator", str(tmp_path)))
+    program, *arguments = [argument.replace("/etc/mig-allocator", str(tmp_path)) for argument in upgrade["args"]]
+    assert program == "mig-spawner"
+    for said in ("The ledger was made", "The ledger has the schema"):
+        done = subprocess.run(
+            [sys.executable, "-m", "mig_spawner.cli", *arguments], capture_output=True, text=True, timeout=60
+        )
+        assert said in done.stdout, done.stderr
+    assert (tmp_path / "ledger.sqlite").exists()

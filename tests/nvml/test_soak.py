@@ -100,6 +100,8 @@ class World:
     database: Path
     held: dict[str, LeaseDocument] = field(default_factory=dict)
     begun: int = 0
+    busy: int = 0
+    """People who do something, and do not just wait for a slice."""
     served: int = 0
     ends: dict[str, int] = field(default_factory=dict)
 
@@ -197,6 +199,7 @@ async def world(imitation: Imitation, folder: Path, seed: int) -> AsyncIterator[
 
 async def person(world: World, hub: AllocatorClient, number: int) -> None:
     """Takes one slice after the other, uses it for a moment, gives it back."""
+    world.busy += 1
     while world.begun < LEASES:
         world.begun += 1
         name = f"{number}-{world.begun}"
@@ -204,14 +207,17 @@ async def person(world: World, hub: AllocatorClient, number: int) -> None:
             holder=HolderDocument(user_id=name), accelerator_partition_type=world.chance.choice(PROFILES)
         )
         lease = await hub.acquire(request, wait_s=20)
+        world.busy -= 1
         while lease.state in (LeaseState.QUEUED, LeaseState.GRANTED):
             lease = await hub.lease(lease.lease_id, wait_s=20, known=lease)
+        world.busy += 1
         if lease.state is LeaseState.READY:
             with world.holding(lease):
                 await use(world, hub, lease)
         given_back = await hub.release(lease.lease_id, LeaseRelease(reason=EndReason.STOPPED, pod=PodFate.GONE))
         reason = str(given_back.reason)
         world.ends[reason] = world.ends.get(reason, 0) + 1
+    world.busy -= 1
 
 
 async def use(world: World, hub: AllocatorClient, lease: LeaseDocument) -> None:
@@ -243,6 +249,10 @@ async def trouble(world: World) -> None:
         goal = world.begun + LEASES_PER_TROUBLE
         while world.begun < goal:
             await asyncio.sleep(0.05)
+            if not world.busy:  # all wait, perhaps for a GPU that only comes back when its node boots
+                for each in world.machines.values():
+                    if each.lost():
+                        await each.reboot()
         machine = world.chance.choice(list(world.machines.values()))
         happened += 1
         if happened % 40 == 20:

@@ -19,6 +19,7 @@ from mig_spawner.allocator.store.sql import database_of
 from mig_spawner.allocator.store.tables import metadata
 from mig_spawner.errors import StoreUnavailable
 from tests.allocator.store.place import Place, sqlite_place
+from tests.controlplane.assets import in_ci
 
 
 def test_migrations_and_tables_agree(lasting: Place) -> None:
@@ -165,7 +166,9 @@ def test_without_pg_dump_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp
         database.back_up(tmp_path / "dump")
 
 
-@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="needs pg_dump: `apt install postgresql-client`")
+@pytest.mark.skipif(
+    shutil.which("pg_dump") is None and not in_ci(os.environ), reason="needs pg_dump: `apt install postgresql-client`"
+)
 def test_a_pg_dump_that_fails_leaves_nothing_and_shows_no_password(tmp_path: Path) -> None:
     database = database_of("postgresql://mig:hunter2@127.0.0.1:1/ledger")
     with pytest.raises(StoreUnavailable, match="--no-backup") as caught:
