@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
 
 from mig_spawner.allocator.bound import failed_on
 from mig_spawner.allocator.ending import waits_for
@@ -32,23 +31,9 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MIB_PER_GIB
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.base import Answer, profile_text
-from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, PlacementDocument
+from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, PlacementDocument, ended_text
 from mig_spawner.wire.node import GPUDocument, StepFailure, UsageDocument
 from mig_spawner.wire.pool import PoolDocument
-
-_ENDED: Final = {
-    EndReason.STOPPED: "It was given back.",
-    EndReason.CANCELLED: "It was cancelled.",
-    EndReason.START_FAILED: "Its server did not start.",
-    EndReason.WAIT_OVER: "Nothing became free in the time it could wait. Ask again, wait longer, or choose something else.",
-    EndReason.NOT_TAKEN: "Its slice was ready and nobody took it in time, so it has passed on to the next. Start the server again.",
-    EndReason.EXPIRED: "Its time was over.",
-    EndReason.HOLDER_LOST: "Nothing was heard of its server for too long.",
-    EndReason.POD_GONE: "Its pod was gone.",
-    EndReason.DEVICE_LOST: "Its device disappeared. Start the server again; tell an admin if it happens often.",
-    EndReason.NODE_REBOOTED: "Its node was restarted, and its slice went with it. Start the server again.",
-    EndReason.FORCED: "An admin ended it.",
-}
 
 
 def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
@@ -79,6 +64,7 @@ def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
         unattended=lease.unattended,
         claim_until=claim_until(ledger, lease),
         reason=lease.reason if isinstance(lease, (Releasing, Closed)) else None,
+        message=lease.message if isinstance(lease, (Releasing, Closed)) else "",
         detail=_detail(ledger, lease, position, queue_length),
         gpu_seconds=lease.gpu_seconds if isinstance(lease, Closed) else None,
         peak_memory_mib=lease.peak_memory_mib,
@@ -133,11 +119,12 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
             return f"Its slice on node {grant.node} is ready for its server."
         case Active(grant=grant):
             return f"In use on node {grant.node}."
-        case Releasing():
+        case Releasing(reason=reason, message=message):
             waits = waits_for(ledger, lease)
-            return f"Being released. It waits: {'; '.join(waits)}." if waits else "Being released."
-        case Closed(reason=reason):
-            return _ENDED[reason]
+            forced = f"{ended_text(reason, message)} " if reason is EndReason.FORCED else ""
+            return f"{forced}Being released. It waits: {'; '.join(waits)}." if waits else f"{forced}Being released."
+        case Closed(reason=reason, message=message):
+            return ended_text(reason, message)
 
 
 def availability(ledger: Ledger) -> Availability:

@@ -78,7 +78,7 @@ class NodeService:
             why = f"node {name} is drained" + (f". {message}" if message else "")
             for lease in list(ledger.holding.values()):
                 if lease.grant.node == name and not isinstance(lease, Releasing):
-                    ended = transition.release(lease, EndReason.FORCED, PodFate.UNKNOWN, ledger.now)
+                    ended = transition.release(lease, EndReason.FORCED, PodFate.UNKNOWN, ledger.now, message)
                     ledger.move(lease, ended, why)
             settle(ledger)
             ledger.forget()

@@ -271,12 +271,13 @@ def _give_back(ledger: Ledger, lease: Lease, release: LeaseRelease) -> None:
     why = f"{release.reason}, its pod is {release.pod}{pod}{said}"
     match lease:
         case Queued():
-            ledger.move(lease, transition.cancel(lease, release.reason, ledger.now), why)
+            ledger.move(lease, transition.cancel(lease, release.reason, ledger.now, release.message), why)
         case Granted() | Ready() | Active():
-            ledger.move(lease, transition.release(lease, release.reason, release.pod, ledger.now), why)
+            after = transition.release(lease, release.reason, release.pod, ledger.now, release.message)
+            ledger.move(lease, after, why)
         case Releasing():
             if release.reason is EndReason.FORCED and release.pod is PodFate.GONE:
-                forced = replace(lease, reason=EndReason.FORCED)
+                forced = replace(lease, reason=EndReason.FORCED, message=release.message or lease.message)
                 ledger.move(lease, transition.close(forced, ledger.now), "an admin vouches that its pod is gone")
                 return
             # The watch may see a pod go before its hub says why it went.

@@ -213,13 +213,14 @@ class Active(_Lease):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releasing(_Lease):
-    """It ends, and stays visible until its pod is gone and its device idle."""
+    """It ends, and stays visible until its pod is gone and its device idle. `message` is what whoever ended it says to its holder."""
 
     grant: Grant
     device_uuid: str | None
     reason: EndReason
     releasing_at: datetime
     pod: PodFate
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +232,7 @@ class Closed(_Lease):
     reason: EndReason
     closed_at: datetime
     gpu_seconds: float
+    message: str = ""
 
 
 Lease = Queued | Granted | Ready | Active | Releasing | Closed
@@ -317,16 +319,22 @@ def extend(lease: Held, expires_at: datetime) -> Held:
     return replace(lease, duration_s=duration_s, grant=replace(lease.grant, expires_at=expires_at))
 
 
-def cancel(lease: Queued, reason: EndReason, now: datetime) -> Closed:
+def cancel(lease: Queued, reason: EndReason, now: datetime, message: str = "") -> Closed:
     """Queued → Closed: nothing was held, so nothing has to be cleaned."""
-    return Closed(**_kept(lease), grant=None, device_uuid=None, reason=reason, closed_at=now, gpu_seconds=0.0)
+    kept = _kept(lease) | {"message": message}
+    return Closed(**kept, grant=None, device_uuid=None, reason=reason, closed_at=now, gpu_seconds=0.0)
 
 
-def release(lease: Held, reason: EndReason, pod: PodFate, now: datetime) -> Releasing:
+def release(lease: Held, reason: EndReason, pod: PodFate, now: datetime, message: str = "") -> Releasing:
     """Granted, Ready or Active → Releasing."""
-    device_uuid = None if isinstance(lease, Granted) else lease.device_uuid
     return Releasing(
-        **_kept(lease), grant=lease.grant, device_uuid=device_uuid, reason=reason, releasing_at=now, pod=pod
+        **_kept(lease),
+        grant=lease.grant,
+        device_uuid=None if isinstance(lease, Granted) else lease.device_uuid,
+        reason=reason,
+        releasing_at=now,
+        pod=pod,
+        message=message,
     )
 
 
@@ -340,4 +348,5 @@ def close(lease: Releasing, now: datetime) -> Closed:
         reason=lease.reason,
         closed_at=now,
         gpu_seconds=held * lease.grant.share,
+        message=lease.message,
     )

@@ -10,6 +10,7 @@ from typing import Any
 from mig_spawner.domain.rule import Person
 from mig_spawner.errors import AllocatorError
 from mig_spawner.spawner.form import FormView, Live, form_view, render_form
+from mig_spawner.spawner.lease import LeaseKeeper
 from mig_spawner.spawner.menu import MAX_NAME, UserMenu, groups_of, user_menu
 from mig_spawner.spawner.options import KEY
 from mig_spawner.spawner.profile import Beside, Profile, bound
@@ -31,6 +32,7 @@ class FormOfMenu:
     user_options: Any
     _log_name: str
     _suggested: str | None
+    _keeper: LeaseKeeper
 
     slices_beside_profiles: Beside
     # Not methods here: those of the other parts of the class would be hidden by them.
@@ -56,6 +58,7 @@ class FormOfMenu:
         offered = self._user_menu(seen, availability)
         options = self.user_options if isinstance(self.user_options, dict) else {}
         saved, self._suggested = self._suggested or options.get(KEY), None
+        over = self._keeper.over
         found = bound(await self._profiles(), self._resolve)
         return form_view(
             offered.menu,
@@ -65,6 +68,7 @@ class FormOfMenu:
             refusals=offered.refusals,
             bound=found,
             beside=self.slices_beside_profiles != "none",
+            ended="" if over is None else f"Your last server lost its GPU. {over.ending}",
             assets=self._public_url(),
         )
 

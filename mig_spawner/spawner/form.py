@@ -94,6 +94,7 @@ class FormView:
     Attributes:
         notice: a sentence about the whole of it.
         stale: one about a saved choice that is no more.
+        ended: one about a lease that ended although its server ran.
         as_of: when the counts were true; None when there are none.
         assets: where the form's style and scripts are: the allocator's public URL.
         contact: whom to ask for more.
@@ -104,6 +105,7 @@ class FormView:
     profiles: tuple[ChoiceView, ...] = ()
     notice: str = ""
     stale: str = ""
+    ended: str = ""
     simulated: bool = False
     queue_length: int = 0
     as_of: datetime | None = None
@@ -132,6 +134,7 @@ def form_view(
     bound: Sequence[Bound] = (),
     beside: bool = True,
     assets: str = "",
+    ended: str = "",
 ) -> FormView:
     """What the form shows.
 
@@ -143,6 +146,7 @@ def form_view(
         bound: what of the admin's profiles brings a slice.
         beside: there are choices beside the profiles; without, only what profiles bring is shown.
         assets: where the form's style and scripts are; empty for a form without them.
+        ended: how the last lease of this server ended, where it did not end it itself.
     """
     wanted, stale = _preselected(menu, saved)
     views = [_offered(entry, menu, availability, (refusals or {}).get(entry.id, "")) for entry in menu]
@@ -157,6 +161,7 @@ def form_view(
         profiles=tuple(_beside(number, item, menu, availability) for number, item in enumerate(bound)),
         notice=notice if beside or bound else "",
         stale=stale if beside else "",
+        ended=ended,
         simulated=availability is not None and availability.simulated,
         queue_length=0 if availability is None else availability.queue_length,
         as_of=None if availability is None else availability.as_of,

@@ -95,6 +95,7 @@ class LeaseKeeper:
 
     Attributes:
         lease: as last heard; None before the first answer and after `forget`.
+        lost: the lease that has ended although the server runs; `over` is the same until something is asked for again.
         asked: something was asked for in this life of the hub, so there may be a lease even where none is known.
     """
 
@@ -115,6 +116,7 @@ class LeaseKeeper:
         self.lease: LeaseDocument | None = None
         self.lease_id: str | None = None
         self.lost: LeaseDocument | None = None
+        self.over: LeaseDocument | None = None
         self.asked = False
 
     def forget(self) -> None:
@@ -288,7 +290,7 @@ class LeaseKeeper:
         self._warned = False
         self.lease = lease
         if lease.state in _ENDED:
-            self.lost = lease
+            self.lost = self.over = lease
 
     async def _read(self, lease_id: str) -> LeaseDocument | None:
         try:
@@ -301,7 +303,7 @@ class LeaseKeeper:
             return await self._client().lease(
                 self.lease.lease_id, wait_s=max(min(LONG_POLL_S, wait.left), 0), known=self.lease
             )
-        self.asked = True
+        self.asked, self.over = True, None
         self._pending = asyncio.get_running_loop().create_task(self._client().acquire(body))
         self._pending.add_done_callback(_looked_at)
         # Shielded: a question under way is heard to its end, so that what it was given can be given back.

@@ -257,6 +257,27 @@ class RangeDocument(Answer):
     latest: datetime
 
 
+_ENDED: Final = {
+    EndReason.STOPPED: "It was given back.",
+    EndReason.CANCELLED: "It was cancelled.",
+    EndReason.START_FAILED: "Its server did not start.",
+    EndReason.WAIT_OVER: "Nothing became free in the time it could wait. Ask again, wait longer, or choose something else.",
+    EndReason.NOT_TAKEN: "Its slice was ready and nobody took it in time, so it has passed on to the next. Start the server again.",
+    EndReason.EXPIRED: "Its time was over.",
+    EndReason.HOLDER_LOST: "Nothing was heard of its server for too long.",
+    EndReason.POD_GONE: "Its pod was gone.",
+    EndReason.DEVICE_LOST: "Its device disappeared. Start the server again; tell an admin if it happens often.",
+    EndReason.NODE_REBOOTED: "Its node was restarted, and its slice went with it. Start the server again.",
+    EndReason.FORCED: "An admin ended it.",
+}
+
+
+def ended_text(reason: EndReason, message: str) -> str:
+    """How a lease ended, and what whoever ended it says."""
+    said = f" \N{LEFT DOUBLE QUOTATION MARK}{message}\N{RIGHT DOUBLE QUOTATION MARK}" if message else ""
+    return f"{_ENDED[reason]}{said}"
+
+
 class LeaseDocument(Answer):
     """A lease as anybody sees it.
 
@@ -273,6 +294,7 @@ class LeaseDocument(Answer):
         unattended: its holder has left, and will come back.
         claim_until: its slice is ready and passes on to the next if it is not claimed by then.
         reason: why it ends or ended; only when Releasing or Closed.
+        message: what whoever ended it says to its holder; empty for nothing.
         detail: a sentence for people: what it waits for now, or what to do.
         peak_memory_mib: the most memory its device was seen to use, MiB; None while that is not known.
     """
@@ -295,6 +317,7 @@ class LeaseDocument(Answer):
     unattended: bool = False
     claim_until: datetime | None = None
     reason: EndReason | None = None
+    message: str = ""
     detail: str = ""
     gpu_seconds: float | None = None
     peak_memory_mib: int | None = None
@@ -302,6 +325,11 @@ class LeaseDocument(Answer):
     @property
     def open(self) -> bool:
         return self.state is not LeaseState.CLOSED
+
+    @property
+    def ending(self) -> str:
+        """How it ends or ended, in words; empty while it does not."""
+        return "" if self.reason is None else ended_text(self.reason, self.message)
 
     @property
     def memory_bytes(self) -> int | None:
@@ -313,7 +341,7 @@ class LeaseRelease(Document):
     """Give a lease back. Say honestly what is known of the pod: the slice stays held while it may still run.
 
     Attributes:
-        message: for whoever holds it; kept with the lease in the audit.
+        message: for whoever holds it; kept with the lease and in the audit.
     """
 
     reason: EndReason = EndReason.STOPPED

@@ -10,7 +10,8 @@ import httpx
 import pytest
 from bs4 import BeautifulSoup
 
-from mig_spawner.wire.lease import LeaseState
+from mig_spawner.domain.lease import PodFate
+from mig_spawner.wire.lease import LeaseRelease, LeaseState
 from tests.allocator.rig import SERVICE_TOKEN
 from tests.page.site import Site, furnish, site
 
@@ -147,10 +148,15 @@ async def test_an_admin_ends_a_lease_with_a_message(site: Site) -> None:
         assert "was ended" in await told(http, answer)
     state = await site.rig.state(leases["active"])
     assert (state.state, state.reason) == (LeaseState.RELEASING, "forced")
+    said = "An admin ended it. “The &lt;b&gt;power&lt;/b&gt; goes off at six.”"
     async with site.http("ann") as http:
-        theirs = await http.get(f"leases/{leases['active'].lease_id}")
-    assert "&lt;b&gt;power&lt;/b&gt; goes off at six." in theirs.text
-    assert site.rig.audit(leases["active"])[-1].who == "user root"
+        for page in ("", f"leases/{leases['active'].lease_id}"):
+            assert said in (await http.get(page)).text
+        site.rig.clock.move(1)
+        await site.rig.nodes["n1"].turn()
+        assert (await site.rig.hub.release(leases["active"].lease_id, LeaseRelease(pod=PodFate.GONE))).open is False
+        assert said in (await http.get("history")).text
+    assert "user root" in [row.who for row in site.rig.audit(leases["active"])]
 
 
 async def test_an_admin_cordons_and_uncordons_a_node(site: Site) -> None:
@@ -177,6 +183,7 @@ async def test_an_admin_drains_a_node(site: Site) -> None:
     open_ = {lease.lease_id: lease for lease in (await site.rig.hub.leases()).leases}
     assert {lease.state for lease in open_.values()} == {LeaseState.RELEASING, LeaseState.QUEUED}
     assert open_[leases["queued"].lease_id].state is LeaseState.QUEUED
+    assert open_[leases["active"].lease_id].message == "New driver."
     assert "New driver." in site.rig.audit(leases["active"])[-1].why
     async with site.rig.http() as api:
         nodes = {node["node"]: node for node in (await api.get("api/v1/nodes")).json()["nodes"]}

@@ -132,6 +132,12 @@ def test_a_stale_choice_is_explained_and_the_default_selected(
     assert "no longer on the menu" in form.text(".mig-stale")
 
 
+def test_how_the_last_lease_ended_is_said(show: Callable[..., Form], up: Availability) -> None:
+    said = "Your last server lost its GPU. An admin ended it. <b>Sorry</b>"
+    assert show(up, ended=said).text(".mig-ended") == said
+    assert show(up).text(".mig-ended") == ""
+
+
 def test_nothing_saved_is_not_stale(show: Callable[..., Form], up: Availability) -> None:
     assert show(up).text(".mig-stale") == ""
     assert show(up).checked == ["none"]

@@ -247,6 +247,8 @@ async def test_only_an_ended_lease_is_lost(
     keeper.renew_soon()
     await until(lambda: keeper.idle)
     assert (keeper.lost is not None) == lost
+    keeper.forget()
+    assert (keeper.over is not None) == lost, "the form tells it until something is asked for again"
     keeper.renew_soon()
     assert keeper.idle, "not again so soon"
     assert len(allocator.calls) - before <= len(answers)

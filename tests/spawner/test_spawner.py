@@ -246,13 +246,15 @@ async def test_a_server_whose_lease_has_ended_is_stopped(
     await spawner.start()
     monkeypatch.setattr(KubeSpawner, "poll", running)
     monkeypatch.setattr(KubeSpawner, "stop", stop)
-    allocator.answers = [(409, "conflict"), lease("releasing", reason="expired")]
+    allocator.answers = [(409, "conflict"), lease("releasing", reason="forced", message="We need the node.")]
     assert await spawner.poll() is None
     async with asyncio.timeout(5):
         while spawner._keeper.lost is None:
             await asyncio.sleep(0.005)
     assert await spawner.poll() == 1
     assert stopped == [True]
+    form = await spawner.get_options_form()
+    assert "Your last server lost its GPU. An admin ended it. \N{LEFT DOUBLE QUOTATION MARK}We need the node." in form
 
 
 async def test_the_state_is_a_cache_that_another_life_of_the_hub_takes_up(

@@ -55,6 +55,7 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
         "closed_at",
         "gpu_seconds",
         "choice_number",
+        "message",
     ]
 )
 
@@ -112,6 +113,7 @@ def to_row(lease: Lease) -> dict[str, Any]:
             return row | {
                 "device_uuid": lease.device_uuid,
                 "reason": lease.reason.value,
+                "message": lease.message or None,
                 "releasing_at": lease.releasing_at,
                 "pod_fate": lease.pod.value,
             }
@@ -119,6 +121,7 @@ def to_row(lease: Lease) -> dict[str, Any]:
             return row | {
                 "device_uuid": lease.device_uuid,
                 "reason": lease.reason.value,
+                "message": lease.message or None,
                 "closed_at": lease.closed_at,
                 "gpu_seconds": lease.gpu_seconds,
             }
@@ -200,6 +203,7 @@ def from_row(row: RowMapping) -> Lease:
                 reason=EndReason(row["reason"]),
                 releasing_at=row["releasing_at"],
                 pod=PodFate(row["pod_fate"]),
+                message=row["message"] or "",
             )
         case "closed":
             return Closed(
@@ -209,6 +213,7 @@ def from_row(row: RowMapping) -> Lease:
                 reason=EndReason(row["reason"]),
                 closed_at=row["closed_at"],
                 gpu_seconds=row["gpu_seconds"],
+                message=row["message"] or "",
             )
         case other:
             raise ValueError(f"Lease {row['lease_id']} is in the state {other!r}, which this version does not know.")

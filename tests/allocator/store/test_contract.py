@@ -59,7 +59,7 @@ def test_every_state_is_read_back_as_it_was_written(store: SQLStore, request_: R
     granted = _granted(queued, choice=1)
     ready = transition.make_ready(granted, "MIG-1", NOW)
     active = transition.activate(ready, NOW)
-    releasing = transition.release(active, EndReason.EXPIRED, PodFate.UNKNOWN, NOW)
+    releasing = transition.release(active, EndReason.FORCED, PodFate.UNKNOWN, NOW, "Sorry: we need the node.")
     closed = transition.close(releasing, NOW + timedelta(seconds=10))
     with store.writing() as tx:
         _add(tx, queued)
