@@ -29,10 +29,11 @@ async def test_a_hook_that_fails_before_the_pod_gives_the_slice_back(desk: Desk,
 async def test_a_server_that_nobody_can_reach_is_stopped_and_leaves_nothing(desk: Desk, kind: str) -> None:
     ada = await desk.person(kind)
     await ada.start({"mig": "small"})
-    await desk.until(desk.held)
     await desk.until(ada.stopped)
     await desk.until(desk.all_free)
     assert await ada.pod() is None
+    used = (await desk.allocator.usage(user=ada.name)).rows
+    assert [(row.leases, row.open) for row in used] == [(1, 0)], "it had a slice"
 
 
 async def test_cancelled_while_its_pod_is_being_created_it_leaves_nothing(desk: Desk, world: World) -> None:
