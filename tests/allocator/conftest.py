@@ -14,10 +14,13 @@ import pytest
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.wire.client import AllocatorClient
 from tests.allocator.rig import SERVICE_TOKEN, Clock, Rig, open_app
+from tests.allocator.store.place import Place, postgres_place, sqlite_place
 from tests.controlplane.fixture import control_plane
 from tests.kube.referee import referee
+from tests.postgres.fixture import postgres
+from tests.postgres.server import Server
 
-__all__ = ["control_plane", "referee"]
+__all__ = ["control_plane", "postgres", "referee"]
 
 NODES = ("n1", "n2", "n3")
 
@@ -54,18 +57,35 @@ async def make_rig(tmp_path: Path, clock: Clock, empty_ledger: Path) -> AsyncIte
 
 
 @asynccontextmanager
-async def rigs(tmp_path: Path, clock: Clock, empty_ledger: Path) -> AsyncIterator[MakeRig]:
-    """As `make_rig`, for fixtures of another event loop."""
+async def rigs(
+    tmp_path: Path, clock: Clock, empty_ledger: Path, server: Server | None = None
+) -> AsyncIterator[MakeRig]:
+    """As `make_rig`, for fixtures of another event loop, and for ledgers on PostgreSQL."""
+    places: dict[str, Place] = {}
+
     async with AsyncExitStack() as stack:
+
+        def place_of(name: str) -> Place:
+            if server is not None:
+                made = server.database()
+                stack.callback(server.drop, made)
+                place = postgres_place(server, made)
+            else:
+                if not (tmp_path / name).exists():
+                    shutil.copy(empty_ledger, tmp_path / name)
+                place = sqlite_place(tmp_path, name)
+            stack.callback(place.close)
+            return place
 
         async def make(database: str = "ledger.sqlite", **traits: Any) -> Rig:
             tokens = {name: f"agent-token-of-{name}" for name in NODES}
             path = tmp_path / database
-            if not path.exists():
-                shutil.copy(empty_ledger, path)
-            app = await open_app(path, tokens, traits.pop("clock", clock), **traits)
+            if database not in places:
+                places[database] = place_of(database)
+            place = places[database]
+            app = await open_app(path, tokens, traits.pop("clock", clock), **{"database_url": place.url, **traits})
             stack.push_async_callback(app.close)
-            rig = Rig(app, AllocatorClient(app.url, SERVICE_TOKEN), clock, path, tokens)
+            rig = Rig(app, AllocatorClient(app.url, SERVICE_TOKEN), clock, path, tokens, place.rows)
             rig.clients.append(rig.hub)
 
             async def end() -> None:

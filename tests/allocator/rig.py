@@ -203,13 +203,19 @@ class Node:
 
 @dataclass
 class Rig:
-    """A running allocator with its clients."""
+    """A running allocator with its clients.
+
+    Attributes:
+        database: the file, where the ledger is one.
+        rows: what a query finds in the ledger, by the names of its columns.
+    """
 
     app: AllocatorApp
     hub: AllocatorClient
     clock: Clock
     database: Path
     tokens: dict[str, str]
+    rows: Callable[[str], list[dict[str, Any]]]
     nodes: dict[str, Node] = field(default_factory=dict)
     clients: list[AllocatorClient] = field(default_factory=list)
 
@@ -289,7 +295,10 @@ class Rig:
             return tx.audit(lease.lease_id)
 
     def check(self) -> None:
-        check_ledger(self.database)
+        if self.database.exists():
+            check_ledger(self.database)
+        else:
+            check_tables(self.rows)
 
 
 class HandPods:

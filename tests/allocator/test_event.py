@@ -21,9 +21,12 @@ from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
 from mig_spawner.wire.client import AllocatorClient, Patience, SyncAllocatorClient
 from mig_spawner.wire.event import AvailabilityEvent, Event, EventKind, GapEvent, LeaseEvent
 from mig_spawner.wire.lease import LeaseDocument
+from tests.allocator.both import make_rig
 from tests.allocator.conftest import MakeRig
 from tests.allocator.proxy import BadWire, Fault
 from tests.allocator.rig import SERVICE_TOKEN, Rig, until
+
+__all__ = ["make_rig"]
 
 LEASES = tuple(EventKind)
 SECONDS = 30
