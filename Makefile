@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Beside it one with the older JupyterHub that most hubs run; the spawner has to work on both.
+# Beside it one with the older JupyterHub that most hubs run, and the oldest of all that we depend on; the spawner has to work on both.
 HUB5_VENV ?= .venv-hub5
 PYTEST_ARGS ?=
 SOAK ?= people=200 steps=2000 restarts=3 at_once=12
@@ -29,11 +29,12 @@ $(BIN)/.dev: $(BIN)/.demo
 	$(BIN)/python -m pip install --quiet --editable '.[demo]' --group dev
 	@touch $@
 
-$(HUB5_VENV)/.test: pyproject.toml
+$(HUB5_VENV)/.test: pyproject.toml tests/packaging/oldest.py
 	$(PYTHON) -m venv $(HUB5_VENV)
 	$(HUB5_VENV)/bin/python -m pip install --quiet --upgrade pip
-	@echo "Installing JupyterHub 5.5 into $(HUB5_VENV) ..."
-	$(HUB5_VENV)/bin/python -m pip install --quiet --editable '.[agent,allocator,hub]' --group hub5
+	@echo "Installing JupyterHub 5.5 and the oldest versions that mig-spawner allows into $(HUB5_VENV) ..."
+	$(HUB5_VENV)/bin/python -m tests.packaging.oldest > $(HUB5_VENV)/oldest.txt
+	$(HUB5_VENV)/bin/python -m pip install --quiet --constraint $(HUB5_VENV)/oldest.txt --editable '.[agent,allocator,hub]' --group hub5
 	@touch $@
 
 demo: $(BIN)/.demo ## run everything on this machine, without GPU or cluster (DEMO_ARGS="--gpu a100-80gb:2")
@@ -47,7 +48,7 @@ test: lint controlplane ## lint, types and the whole test suite (PYTEST_ARGS="-k
 	$(if $(PYTEST_ARGS),,$(MAKE) test-hub5)
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
-test-hub5: $(HUB5_VENV)/.test ## the spawner's tests on JupyterHub 5.5
+test-hub5: $(HUB5_VENV)/.test ## the spawner's tests on JupyterHub 5.5 and the oldest of all we depend on
 	$(HUB5_VENV)/bin/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile -m "not controlplane" tests/spawner $(PYTEST_ARGS)
 
 lint: $(BIN)/.dev ## style, types, import directions, templates
