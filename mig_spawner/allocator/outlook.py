@@ -21,7 +21,11 @@ def with_line(ledger: Ledger, offers: Iterable[OfferDocument]) -> Iterator[Offer
             yield offer
             continue
         ahead = sum(any(_would_take(request, offer) for request in lease.choices) for lease in waiting)
-        yield offer.model_copy(update={"waiting": ahead, "first_end": _first_end(ledger, offer)})
+        starts, cannot_tell = (
+            (None, None) if ledger.forecasts is None else ledger.forecasts.newcomer(ledger, offer.profile)
+        )
+        outlook = {"first_end": _first_end(ledger, offer), "starts_between": starts, "cannot_tell": cannot_tell}
+        yield offer.model_copy(update={"waiting": ahead, **outlook})
 
 
 def _would_take(request: Request, offer: OfferDocument) -> bool:

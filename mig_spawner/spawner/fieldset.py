@@ -9,6 +9,7 @@ from typing import Any
 
 from mig_spawner.domain.rule import Person
 from mig_spawner.errors import AllocatorError
+from mig_spawner.spawner.allowance import Own
 from mig_spawner.spawner.form import FormView, Live, form_view, render_form
 from mig_spawner.spawner.lease import LeaseKeeper
 from mig_spawner.spawner.menu import MAX_NAME, UserMenu, groups_of, user_menu
@@ -68,6 +69,7 @@ class FormOfMenu:
             refusals=offered.refusals,
             bound=found,
             beside=self.slices_beside_profiles != "none",
+            own=Own.of(seen),
             ended="" if over is None else f"Your last server lost its GPU. {over.ending}",
             assets=self._public_url(),
         )

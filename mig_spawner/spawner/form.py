@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner import sizing
+from mig_spawner.spawner.allowance import Own
 from mig_spawner.spawner.menu import price_text
 from mig_spawner.spawner.options import BY_NEED, FIELD, NEED_FIELD, choose
 from mig_spawner.spawner.profile import Bound, entry_of
 from mig_spawner.spawner.templates import render
 from mig_spawner.wire.availability import Availability, OfferDocument
+from mig_spawner.wire.lease import RangeDocument
 from mig_spawner.wire.menu import Menu, MenuEntry
 
 NO_ANSWER = "The GPU allocator does not answer. GPU choices cannot be started now; a server without a GPU can."
 NOTHING_OFFERS = "No GPU of this hub can serve this choice."
 _INSTEAD = 2
+_SOON = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ class ChoiceView:
         limit: how long it may be kept, in words; empty for no limit.
         price: for an hour, in words; empty for none.
         free, total: GPU instances that could be had now, and at most; None where unknown or without meaning.
+        quota: how much more of it the person's quotas leave; `over` which of them is against one more.
+        peak: how much memory this person used of such slices before.
         ahead: how many wait for it; `first_end` when the first who has one must give it back, None when nobody can tell.
+        starts: when it would begin, asked for now; `cannot_tell` why that is not known.
         instead: what could be had at once, where this cannot.
         reason: why it is disabled, or what to expect when none is free; empty otherwise.
         offer: what the live counts are looked up by: `profile:1g.10gb`, `memory:12` or `whole`; empty without counts.
@@ -66,6 +72,11 @@ class ChoiceView:
     total: int | None = None
     ahead: int = 0
     first_end: datetime | None = None
+    starts: RangeDocument | None = None
+    cannot_tell: str = ""
+    quota: str = ""
+    over: str = ""
+    peak: str = ""
     instead: tuple[tuple[str, str], ...] = ()
     reason: str = ""
     offer: str = ""
@@ -135,6 +146,7 @@ def form_view(
     beside: bool = True,
     assets: str = "",
     ended: str = "",
+    own: Own | None = None,
 ) -> FormView:
     """What the form shows.
 
@@ -146,10 +158,11 @@ def form_view(
         bound: what of the admin's profiles brings a slice.
         beside: there are choices beside the profiles; without, only what profiles bring is shown.
         assets: where the form's style and scripts are; empty for a form without them.
+        own: what is left for this person, and what they used.
         ended: how the last lease of this server ended, where it did not end it itself.
     """
     wanted, stale = _preselected(menu, saved)
-    views = [_offered(entry, menu, availability, (refusals or {}).get(entry.id, "")) for entry in menu]
+    views = [_offered(entry, menu, availability, (refusals or {}).get(entry.id, ""), own or Own()) for entry in menu]
     views = [replace(view, instead=_instead(view, views)) for view in views]
     checked = _first([v for v in views if wanted is not None and v.id == wanted.id], views)
     if not notice and availability is None:
@@ -184,8 +197,21 @@ def _beside(number: int, item: Bound, menu: Menu, availability: Availability | N
 def render_form(view: FormView) -> str:
     """The fieldset as HTML; everything in it is escaped."""
     return render(
-        "form.html", view=view, field=FIELD, need_field=NEED_FIELD, by_need=BY_NEED, sizing=sizing, summary=summary_text
+        "form.html",
+        view=view,
+        field=FIELD,
+        need_field=NEED_FIELD,
+        by_need=BY_NEED,
+        sizing=sizing,
+        summary=summary_text,
+        clock=lambda moment: clock_text(moment, view.as_of),
     )
+
+
+def clock_text(moment: datetime, now: datetime | None) -> str:
+    """`14:20 UTC`, with the day of the week where it is not soon. A script writes it in the reader's own zone and language."""
+    soon = now is None or moment - now < _SOON
+    return f"{moment:%H:%M} UTC" if soon else f"{moment:%a %H:%M} UTC"
 
 
 def summary_text(choice: ChoiceView) -> str:
@@ -193,9 +219,13 @@ def summary_text(choice: ChoiceView) -> str:
     if not choice.gpu:
         return "Your server starts without a GPU."
     limit = f", for at most {choice.limit}" if choice.limit else ""
+    price = f", at {choice.price}" if choice.price else ""
+    if choice.over:
+        return f"Your server would not start. {choice.over}"
     if choice.full:
-        return f"Your server waits in line for {choice.short} and starts with it{limit}."
-    return f"Your server starts with {choice.short}{limit}."
+        behind = f", behind {choice.ahead}," if choice.ahead else ""
+        return f"Your server waits in line for {choice.short}{behind} and starts with it{limit}{price}."
+    return f"Your server starts with {choice.short}{limit}{price}."
 
 
 def _preselected(menu: Menu, saved: object) -> tuple[MenuEntry | None, str]:
@@ -211,12 +241,27 @@ def _first(preferred: list[ChoiceView], views: list[ChoiceView]) -> str | None:
     return next((v.id for v in [*preferred, *without, *views] if v.enabled), None)
 
 
-def _offered(entry: MenuEntry, menu: Menu, availability: Availability | None, refusal: str) -> ChoiceView:
+def _offered(entry: MenuEntry, menu: Menu, availability: Availability | None, refusal: str, own: Own) -> ChoiceView:
     """The choice, or why it is not for this user; then counts mean nothing to them."""
     view = replace(choice_view(entry, availability), price=price_text(entry, menu.currency))
     if not refusal:
-        return view
+        return _with_own(view, smallest_of(entry, availability), own)
     return replace(view, enabled=False, reason=refusal, offer="", free=None, total=None, first_end=None, refused=True)
+
+
+def _with_own(view: ChoiceView, offer: OfferDocument | None, own: Own) -> ChoiceView:
+    """The choice with what is left of it for this person. The allocator would refuse at once what is over a quota."""
+    if offer is None:
+        return view
+    over = own.over(offer)
+    return replace(view, over=over, quota=over or own.left(offer, span_text), peak=own.peak(offer))
+
+
+def smallest_of(entry: MenuEntry, availability: Availability | None) -> OfferDocument | None:
+    """The smallest offer that could serve an entry; None where there is none."""
+    if availability is None or entry.none:
+        return None
+    return next((o for o in fitting(entry, availability.offers) if o.total), None)
 
 
 def _instead(view: ChoiceView, views: Sequence[ChoiceView]) -> tuple[tuple[str, str], ...]:
@@ -254,6 +299,9 @@ def choice_view(entry: MenuEntry, availability: Availability | None) -> ChoiceVi
     free = max(o.free for o in offers)
     smallest = next(o for o in offers if o.total)
     ahead = max(o.waiting for o in offers)
+    starts = min(
+        (o.starts_between for o in offers if o.starts_between is not None), key=lambda r: r.latest, default=None
+    )
     first_end = min((o.first_end for o in offers if o.first_end is not None), default=None)
     return replace(
         view,
@@ -267,6 +315,8 @@ def choice_view(entry: MenuEntry, availability: Availability | None) -> ChoiceVi
         total=max(o.total for o in offers),
         ahead=ahead,
         first_end=None if free else first_end,
+        starts=None if free else starts,
+        cannot_tell="" if free or starts else next((o.cannot_tell for o in offers if o.cannot_tell), ""),
         reason="" if free else waiting_text(ahead),
     )
 

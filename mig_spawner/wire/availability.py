@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mig_spawner.wire.base import Answer, Document
+from mig_spawner.wire.lease import RangeDocument
 
 
 class OfferDocument(Answer):
@@ -24,6 +25,8 @@ class OfferDocument(Answer):
         reason: why none is free, a short sentence; empty while some are.
         waiting: how many wait for it, among others perhaps; counted while none is free.
         first_end: when the first who has one, or more, must give it back, while none is free; None when nobody can tell.
+        starts_between: when somebody would begin who asked for it now, in steps of five minutes; while none is free, and as far as it can
+            be told. `cannot_tell` says why not.
     """
 
     profile: str | None
@@ -38,6 +41,8 @@ class OfferDocument(Answer):
     reason: str = ""
     waiting: int = 0
     first_end: datetime | None = None
+    starts_between: RangeDocument | None = None
+    cannot_tell: str | None = None
 
 
 class Availability(Answer):

@@ -29,6 +29,20 @@ async def test_who_is_ahead_and_when_the_first_ends(rig: Rig) -> None:
     assert (whole.waiting, whole.first_end) == (0, None), "one that ends does not make a GPU whole"
 
 
+async def test_when_somebody_would_begin_who_came_now(rig: Rig) -> None:
+    await rig.node()
+    await rig.acquire("1", None, duration=7200)
+    await rig.acquire("2", "7g.80gb", duration=3600)
+    offer = (await rig.hub.availability()).offer("1g.10gb")
+    assert offer is not None
+    assert offer.starts_between is not None, "behind both, if they stay for as long as they may"
+    earliest, latest = offer.starts_between.earliest - rig.clock.now, offer.starts_between.latest - rig.clock.now
+    assert earliest <= timedelta(0), "nobody has to stay"
+    assert timedelta(hours=3) < latest <= timedelta(hours=3, minutes=10)
+    later = (await rig.hub.availability()).offer("1g.10gb")
+    assert later == offer, "the same for a while, so that an ETag spares the wire"
+
+
 async def test_nobody_can_tell_when_nothing_was_agreed(rig: Rig) -> None:
     await rig.node()
     await rig.acquire("1", "7g.80gb")
@@ -36,7 +50,9 @@ async def test_nobody_can_tell_when_nothing_was_agreed(rig: Rig) -> None:
         await rig.acquire(user, None, min_memory=15)
     offer = (await rig.hub.availability()).offer("2g.20gb")
     assert offer is not None
-    assert (offer.waiting, offer.first_end) == (2, None)
+    assert (offer.waiting, offer.first_end, offer.starts_between) == (2, None, None)
+    assert offer.cannot_tell is not None
+    assert "no agreed end" in offer.cannot_tell
 
 
 @pytest.mark.parametrize("profile", ["1g.10gb", "7g.80gb"])

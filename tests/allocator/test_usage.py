@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mig_spawner.wire.lease import LeaseState
+from mig_spawner.wire.menu.seen import PeakDocument
 from mig_spawner.wire.node import Health, NodeReport, UsageDocument
 from tests.allocator.rig import Node, Rig
 
@@ -45,6 +46,9 @@ async def test_the_most_memory_stays_with_the_lease_after_its_end(rig: Rig) -> N
     await node.report()
     closed = await rig.state(lease)
     assert (closed.state, closed.peak_memory_mib) == (LeaseState.CLOSED, 4000)
+    used_before = (await rig.hub.menu(user=closed.holder.user_name)).peaks
+    assert used_before == (PeakDocument(profile="1g.10gb", memory_mib=4000),)
+    assert (await rig.hub.menu(user="somebody else")).peaks == ()
     assert len(rig.audit(lease)) == rows + 2, "a measurement is no change"
 
 

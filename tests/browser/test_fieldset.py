@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -11,9 +12,13 @@ from jupyterhub._data import DATA_FILES_PATH
 from playwright.async_api import Browser, Page, Route, expect
 
 from mig_spawner.allocator.page.asset import STATIC
+from mig_spawner.domain.quota import Scope, Unit
+from mig_spawner.spawner.allowance import Own
 from mig_spawner.spawner.form import form_view, render_form
 from mig_spawner.wire.availability import Availability, OfferDocument
+from mig_spawner.wire.lease import RangeDocument
 from mig_spawner.wire.menu import Menu
+from mig_spawner.wire.quota import QuotaDocument
 from tests.browser.look import violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -33,6 +38,25 @@ MENU: Final = {
 }
 
 
+QUOTAS: Final = (
+    QuotaDocument(
+        name="",
+        per=Scope.PERSON,
+        subject="a",
+        unit=Unit.MEMORY_GB,
+        limit=60,
+        used=20,
+        left=40,
+        text="You have 20 of 60 GB.",
+    ),
+)
+
+
+def _in_hours(earliest: float, latest: float) -> RangeDocument:
+    now = datetime.now(UTC)
+    return RangeDocument(earliest=now + timedelta(hours=earliest), latest=now + timedelta(hours=latest))
+
+
 def _offer(profile: str | None, free: int, total: int, gb: int, share: float, waiting: int = 0) -> OfferDocument:
     return OfferDocument(
         profile=profile,
@@ -46,6 +70,8 @@ def _offer(profile: str | None, free: int, total: int, gb: int, share: float, wa
         models=("A100",),
         waiting=waiting,
         first_end=None if free else datetime.now(UTC) + timedelta(hours=1),
+        starts_between=None if free or profile is None else _in_hours(1, 2),
+        cannot_tell="1 lease(s) have to end." if not free and profile is None else None,
     )
 
 
@@ -60,7 +86,8 @@ async def _open(browser: Browser, scheme: str = "light", width: int = 900, *, ja
     availability = Availability(
         as_of=datetime.now(UTC), offers=offers, queue_length=2, nodes=1, nodes_silent=0, simulated=True
     )
-    view = form_view(Menu.parse(MENU), availability, saved="large-slice", assets="/services/mig")
+    own = Own(QUOTAS, {"1g.10gb": 7500})
+    view = form_view(Menu.parse(MENU), availability, saved="large-slice", assets="/services/mig", own=own)
     html = (
         f'<!DOCTYPE html><html lang="en" data-bs-theme="{scheme}"><head><meta charset="utf-8"><title>Options</title>'
         '<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/style.css"></head><body>'
@@ -72,6 +99,8 @@ async def _open(browser: Browser, scheme: str = "light", width: int = 900, *, ja
         color_scheme="dark" if scheme == "dark" else "light",
         java_script_enabled=javascript,
         reduced_motion="reduce",
+        locale="en-GB",
+        timezone_id="UTC",
     )
     page = await context.new_page()
 
@@ -107,8 +136,11 @@ async def test_the_form_fits_a_small_screen(browser: Browser) -> None:
 async def test_one_line_says_what_will_happen(browser: Browser) -> None:
     page = await _open(browser)
     summary = page.locator(".mig-summary")
-    large = "Your server waits in line for Large slice (40 GB) and starts with it, for at most 4 h."
-    await expect(summary).to_have_text(large)
+    large = "Your server waits in line for Large slice (40 GB), behind 2, and starts with it, for at most 4 h."
+    await expect(summary).to_contain_text(large)
+    await expect(summary).to_have_text(re.compile(r"It would start between \d\d:\d\d and \d\d:\d\d\.$"))
+    await page.get_by_label("Whole GPU", exact=True).check()
+    await expect(summary).to_have_text("Your server would not start. A quota is against it: you have 20 of 60 GB.")
     await page.get_by_label("CPU only", exact=True).check()
     await expect(summary).to_have_text("Your server starts without a GPU.")
     await page.get_by_label("Large slice", exact=True).check()

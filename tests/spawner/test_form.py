@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup, Tag
 
+from mig_spawner.domain.quota import Scope, Unit
+from mig_spawner.spawner.allowance import Own
 from mig_spawner.spawner.form import Live, form_view, render_form
 from mig_spawner.wire.availability import Availability, OfferDocument
+from mig_spawner.wire.lease import RangeDocument
 from mig_spawner.wire.menu import Menu, live_menu
+from mig_spawner.wire.quota import QuotaDocument
 
 MakeAvailability = Callable[..., Availability]
 MakeOffer = Callable[..., OfferDocument]
@@ -189,16 +193,50 @@ def test_the_menu_of_a_hub_without_one(up: Availability) -> None:
 def test_what_is_full_says_how_many_are_ahead_until_when_and_what_is_free_instead(
     show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
 ) -> None:
-    end = datetime(2026, 3, 1, 14, 20, tzinfo=UTC)
-    full = offer("3g.40gb", 0, 2).model_copy(update={"waiting": 2, "first_end": end})
+    end, late = datetime(2026, 1, 1, 8, 20, tzinfo=UTC), datetime(2026, 1, 1, 14, 30, tzinfo=UTC)
+    starts = RangeDocument(earliest=end, latest=late)
+    full = offer("3g.40gb", 0, 2).model_copy(update={"waiting": 2, "first_end": end, "starts_between": starts})
     form = show(availability(offer("1g.10gb", 5, 7), full))
-    assert "you would wait in line (2 ahead of you). The first ends about 14:20 UTC" in form.about("medium")
+    assert "you would wait in line (2 ahead of you). The first ends about 08:20 UTC" in form.about("medium")
+    assert "would start between 08:20 UTC and Thu 14:30 UTC" in form.about("medium")
     assert {time["datetime"] for time in form.soup.select(".mig-first-end time")} == {end.isoformat()}
     instead = form.soup.select(".mig-choice .mig-instead:not([hidden]) label")
     assert {(str(label["for"]), label.get_text()) for label in instead} >= {
         ("mig-choice-small", "Small slice (10 GB)"),
         ("mig-choice-none", "No GPU"),
     }
+
+
+def test_how_long_one_waits_may_not_be_known(
+    show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    about = {"waiting": 1, "cannot_tell": "2 lease(s) have no agreed end."}
+    form = show(availability(offer("1g.10gb", 0, 7).model_copy(update=about)))
+    assert "When it would start cannot be told: 2 lease(s) have no agreed end." in form.about("small")
+
+
+def test_what_is_left_and_what_was_used_is_said_of_each_choice(
+    show: Callable[..., Form], up: Availability, availability: MakeAvailability, offer: MakeOffer
+) -> None:
+    quota = QuotaDocument(
+        name="",
+        per=Scope.PERSON,
+        subject="ada",
+        unit=Unit.MEMORY_GB,
+        limit=30,
+        used=0,
+        left=30,
+        text="You have 0 of 30 GB.",
+    )
+    form = show(up, own=Own([quota], {"1g.10gb": 7500}), saved="medium")
+    assert (
+        "You have used at most 7.32 GB of such a slice before. Within your quotas: room for 3 of these."
+        in form.about("small")
+    )
+    assert "A quota is against it: you have 0 of 30 GB." in form.about("medium")
+    assert form.text(".mig-summary") == "Your server would not start. A quota is against it: you have 0 of 30 GB."
+    none = show(availability(offer("1g.10gb", 5, 7), offer(None, 1, 1)), own=Own([quota]))
+    assert "quota" not in none.about("none"), "to do without a GPU uses none"
 
 
 def test_counts_that_nobody_knows_are_unknown_not_none(show: Callable[..., Form]) -> None:
@@ -214,7 +252,10 @@ def test_the_profile_is_one_click_away_and_limit_and_price_in_sight(
     assert "For at most 1 h 30 min." in form.about("small")
     assert "0.5 credits per hour" in form.about("small")
     assert "Ask help@example.org." in form.text("fieldset")
-    assert form.text(".mig-summary") == "Your server starts with Small (10 GB), for at most 1 h 30 min."
+    assert (
+        form.text(".mig-summary")
+        == "Your server starts with Small (10 GB), for at most 1 h 30 min, at 0.5 credits per hour."
+    )
 
 
 def test_by_need_goes_as_far_as_the_menu_does(show: Callable[..., Form], up: Availability) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, time
 
 from mig_spawner.allocator.auth import Role
 from mig_spawner.allocator.handlers.base import Handler, allow, query
-from mig_spawner.allocator.menu.view import seen_menu
+from mig_spawner.allocator.menu.view import of_person, seen_menu
 from mig_spawner.allocator.openapi.parameter import VIEW_DATE, VIEW_GROUP, VIEW_USER
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.domain.rule import Person
@@ -43,9 +43,11 @@ class MenuHandler(ViewHandler):
 
     def _seen(self) -> SeenMenu:
         menu, day = self.context.menu.menu, self.value(VIEW_DATE, None)
+        person = self.viewed
         with self.context.desk.reading() as ledger:
-            now = ledger.now
+            now, theirs = ledger.now, of_person(ledger, person)
         if day is not None:
             now = datetime.combine(day, time(12), menu.zone)
         names = self.principal.sees_all and not self.views_as
-        return seen_menu(menu, self.viewed, now, names=names, problem=self.context.menu.problem)
+        seen = seen_menu(menu, person, now, names=names, problem=self.context.menu.problem)
+        return seen.model_copy(update=theirs)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from mig_spawner.allocator.ledger import Ledger
+from mig_spawner.allocator.quota.view import quota_documents
 from mig_spawner.domain.rule import Person
 from mig_spawner.wire.menu import Menu, MenuEntry
-from mig_spawner.wire.menu.seen import SeenEntry, SeenMenu
+from mig_spawner.wire.menu.seen import PeakDocument, SeenEntry, SeenMenu
 
 
 def seen_menu(menu: Menu, person: Person, now: datetime, *, names: bool = False, problem: str = "") -> SeenMenu:
@@ -23,6 +25,17 @@ def seen_menu(menu: Menu, person: Person, now: datetime, *, names: bool = False,
         timezone=str(menu.zone),
         problem=problem if names else "",
     )
+
+
+def of_person(ledger: Ledger, person: Person) -> dict[str, object]:
+    """What goes with the menu of one person: what is left of quotas, and what they used before. Nothing for nobody."""
+    if not person.name:
+        return {}
+    peaks = ledger.tx.peaks(person.name)
+    return {
+        "quotas": quota_documents(ledger, person),
+        "peaks": tuple(PeakDocument(profile=profile, memory_mib=mib) for profile, mib in peaks.items()),
+    }
 
 
 def _seen(menu: Menu, person: Person, now: datetime, *, names: bool) -> Iterator[SeenEntry]:

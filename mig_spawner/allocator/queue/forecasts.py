@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,13 +17,16 @@ from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.queue.board import agreed_end, outlooks_of
 from mig_spawner.allocator.quota.check import within_quota
 from mig_spawner.allocator.store.base import Holding
-from mig_spawner.domain.lease import Queued
+from mig_spawner.domain.fleet import profile_names
+from mig_spawner.domain.lease import Holder, Queued
 from mig_spawner.domain.queue import Board, Memory
 from mig_spawner.domain.queue.forecast import FORESEEN, Forecast, History, Range, foresee
+from mig_spawner.domain.request import Request, SliceRequest, WholeRequest
 from mig_spawner.wire.lease import RangeDocument
 
 PAUSE: Final = 4
 """A forecast is made anew after so many times the time that it took."""
+STEP: Final = timedelta(minutes=5)
 OLD: Final = timedelta(seconds=5)
 
 
@@ -49,11 +53,22 @@ class Forecasts:
         if forecast is None:
             return None, "Every GPU that could serve it is silent, cordoned or sick now."
         if forecast.latest is None:
-            return None, (
-                f"{forecast.unknown} lease(s) have to end before that have no agreed end, and too few have ended here to go by."
-            )
+            return None, _unknown(forecast)
         earliest = max(forecast.earliest, ledger.now)
         return RangeDocument(earliest=earliest, latest=max(forecast.latest, earliest)), None
+
+    def newcomer(self, ledger: Ledger, profile: str | None) -> tuple[RangeDocument | None, str | None]:
+        """When somebody would begin who asked for this now, in steps of `STEP` so that it is the same for a while; both None: no word."""
+        if ledger.reads_only:
+            self._look(ledger)
+        if _key(profile) not in self._found:
+            return None, None
+        forecast = self._found[_key(profile)]
+        if forecast is None or forecast.latest is None:
+            return None, None if forecast is None else _unknown(forecast)
+        earliest = max(forecast.earliest, ledger.now)
+        latest = max(forecast.latest, earliest)
+        return RangeDocument(earliest=_down(earliest), latest=_down(latest + STEP)), None
 
     def _look(self, ledger: Ledger) -> None:
         known = ledger.tx.revision == self._revision and self._at is not None and ledger.now - self._at < OLD
@@ -66,6 +81,31 @@ class Forecasts:
             self._not_before = time.monotonic() + PAUSE * (time.thread_time() - began)
         finally:
             self._lock.release()
+
+
+def _unknown(forecast: Forecast) -> str:
+    return (
+        f"{forecast.unknown} lease(s) have to end before that have no agreed end, and too few have ended here to go by."
+    )
+
+
+def _down(moment: datetime) -> datetime:
+    return moment - timedelta(seconds=moment.timestamp() % STEP.total_seconds())
+
+
+def _key(profile: str | None) -> str:
+    """By what a newcomer is found; no lease has such an id."""
+    return f"? {profile or ''}"
+
+
+def _newcomers(ledger: Ledger) -> Iterator[Queued]:
+    """Somebody for each thing that can be asked for."""
+    requests: list[Request] = [SliceRequest(name) for name in profile_names(ledger.fleet)]
+    if any(state.can_be_whole for state in ledger.fleet):
+        requests.append(WholeRequest())
+    for request in requests:
+        profile = str(request.profile) if isinstance(request, SliceRequest) else None
+        yield Queued(lease_id=_key(profile), holder=Holder("?"), request=request, queued_at=ledger.now)
 
 
 def _foreseen(ledger: Ledger, memories: tuple[Memory, Memory]) -> dict[str, Forecast | None]:
@@ -91,4 +131,4 @@ def _foreseen(ledger: Ledger, memories: tuple[Memory, Memory]) -> dict[str, Fore
         for end, memory in zip((lambda lease: ends(lease)[0], lambda lease: ends(lease)[1]), memories, strict=True)
     ]
     with closing(ledger.tx.queue()) as queue:
-        return foresee(within_quota(ledger, queue), boards[0], boards[1], lasts, settle_after)
+        return foresee(within_quota(ledger, queue), boards[0], boards[1], lasts, settle_after, _newcomers(ledger))

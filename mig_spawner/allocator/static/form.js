@@ -11,9 +11,14 @@
     if (element && element.textContent.trim() !== text) element.textContent = text;
   };
 
-  for (const time of form.querySelectorAll("time.mig-time")) {
-    time.textContent = new Intl.DateTimeFormat(undefined, { timeStyle: "short" }).format(new Date(time.dateTime));
-  }
+  // The time of day, with the day of the week where it is not soon.
+  const clock = (time) => {
+    const soon = Math.abs(new Date(time) - Date.now()) < 12 * 3600 * 1000;
+    const parts = soon ? { timeStyle: "short" } : { weekday: "short", hour: "numeric", minute: "2-digit" };
+    return new Intl.DateTimeFormat(undefined, parts).format(new Date(time));
+  };
+
+  for (const time of form.querySelectorAll("time.mig-time")) time.textContent = clock(time.dateTime);
 
   const need = find("#mig-need");
   const slider = find(".mig-slider");
@@ -30,11 +35,21 @@
       );
   const smallest = (gb) => sized().find((choice) => Number(choice.dataset.migNeed) >= gb);
 
+  const when = ({ migEarliest, migLatest, migCannotTell }) => {
+    if (migLatest && new Date(migEarliest) <= Date.now()) return `It would start at the latest about ${clock(migLatest)}.`;
+    if (migLatest) return `It would start between ${clock(migEarliest)} and ${clock(migLatest)}.`;
+    return migCannotTell ? `When it would start cannot be told: ${migCannotTell}` : "";
+  };
+
   const start = (choice) => {
-    if (!choice.dataset.migOffer) return "Your server starts without a GPU.";
-    const limit = choice.dataset.migLimit ? `, for at most ${choice.dataset.migLimit}` : "";
-    if (!free(choice)) return `Your server waits in line for ${choice.dataset.migShort} and starts with it${limit}.`;
-    return `Your server starts with ${choice.dataset.migShort}${limit}.`;
+    const { migOffer, migShort, migLimit, migPrice, migOver, migAhead, migLatest } = choice.dataset;
+    if (!migOffer) return "Your server starts without a GPU.";
+    if (migOver) return `Your server would not start. ${migOver}`;
+    const end = `${migLimit ? `, for at most ${migLimit}` : ""}${migPrice ? `, at ${migPrice}` : ""}.`;
+    if (free(choice)) return `Your server starts with ${migShort}${end}`;
+    const behind = Number(migAhead) ? `, behind ${migAhead},` : "";
+    const range = migLatest ? ` ${when(choice.dataset)}` : "";
+    return `Your server waits in line for ${migShort}${behind} and starts with it${end}${range}`;
   };
 
   const fit = () => {
@@ -64,7 +79,10 @@
 
   summary.hidden = false;
   form.addEventListener("change", tell);
-  form.addEventListener("mig-counts", tell);
+  form.addEventListener("mig-counts", () => {
+    for (const choice of form.querySelectorAll(".mig-choice")) write(choice.querySelector(".mig-starts"), when(choice.dataset));
+    tell();
+  });
 
   if (need) {
     slider.hidden = false;

@@ -27,7 +27,12 @@
     return offer.profile !== null && offer.memory_gb >= Number(key.slice("memory:".length));
   };
 
-  const clock = (time) => new Intl.DateTimeFormat(undefined, { timeStyle: "short" }).format(new Date(time));
+  // The time of day, with the day of the week where it is not soon.
+  const clock = (time) => {
+    const soon = Math.abs(new Date(time) - Date.now()) < 12 * 3600 * 1000;
+    const parts = soon ? { timeStyle: "short" } : { weekday: "short", hour: "numeric", minute: "2-digit" };
+    return new Intl.DateTimeFormat(undefined, parts).format(new Date(time));
+  };
 
   // What could be had at once where this cannot: the nearest sizes that are free, larger ones first, and to do without.
   const instead = (choice, free) => {
@@ -65,6 +70,12 @@
       const total = Math.max(0, ...offers.map((offer) => offer.total));
       const ahead = Math.max(0, ...offers.map((offer) => offer.waiting));
       const ends = offers.map((offer) => offer.first_end).filter(Boolean).sort();
+      const ranges = offers.map((offer) => offer.starts_between).filter(Boolean);
+      const starts = now > 0 ? null : ranges.sort((a, b) => new Date(a.latest) - new Date(b.latest))[0];
+      choice.dataset.migAhead = ahead;
+      choice.dataset.migEarliest = starts?.earliest ?? "";
+      choice.dataset.migLatest = starts?.latest ?? "";
+      choice.dataset.migCannotTell = now > 0 || starts ? "" : (offers.find((offer) => offer.cannot_tell)?.cannot_tell ?? "");
       if (now > 0) free.add(choice);
       const badge = choice.querySelector(".mig-free");
       write(badge, `free now ${now} of ${total}`);

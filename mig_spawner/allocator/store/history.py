@@ -47,5 +47,9 @@ class History(ABC):
         """Leases that have ended, those asked for last first, at most so many: of one person or of all; before a lease, by its id."""
 
     @abstractmethod
+    def peaks(self, user_name: str) -> dict[str | None, int]:
+        """The most memory that a person was seen to use on slices of each profile (None: on whole GPUs), MiB; without what is not known."""
+
+    @abstractmethod
     def note_node(self, name: str, *, who: str, before: str, after: str, why: str) -> None:
         """Write down what was done with a node."""

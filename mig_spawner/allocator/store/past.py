@@ -17,6 +17,12 @@ _ALL: Final = (1 << 31) - 1
 """Before this number is everything."""
 _ADD_ACT: Final = insert(t.act)
 _NUMBER_OF: Final = select(t.lease.c.number).where(t.lease.c.lease_id == bindparam("of_lease"))
+_PEAKS: Final = (
+    select(t.lease.c.profile, func.max(t.lease.c.peak_memory_mib).label("most"))
+    .where(t.lease.c.user_name == bindparam("of_user"), t.lease.c.peak_memory_mib.is_not(None))
+    .group_by(t.lease.c.profile)
+    .order_by(t.lease.c.profile)
+)
 _CLOSED: Final = select(t.lease).where(t.lease.c.state == "closed").order_by(t.lease.c.number.desc())
 
 
@@ -46,6 +52,9 @@ class SQLHistory(History):
             query = query.where(t.lease.c.number < (0 if number is None else number))
         leases = [from_row(row) for row in self.session.execute(query).mappings()]
         return [lease for lease in leases if isinstance(lease, Closed)]
+
+    def peaks(self, user_name: str) -> dict[str | None, int]:
+        return {row.profile: row.most for row in self.session.execute(_PEAKS, {"of_user": user_name})}
 
     def note_node(self, name: str, *, who: str, before: str, after: str, why: str) -> None:
         self.changed = True

@@ -64,23 +64,31 @@ def foresee(
     late: Board,
     lasts: Callable[[Queued], Range],
     settle_after: timedelta,
+    newcomers: Iterable[Queued] = (),
 ) -> dict[str, Forecast | None]:
-    """Forecasts of the first in line, by `lease_id`; None where no GPU could serve one now.
+    """Forecasts of the first in line and of newcomers, by `lease_id`; None where no GPU could serve one now.
 
     Args:
         early: the fleet if everything on it ends as early as it may; `late` if as late.
         lasts: how long somebody who waits will keep what is granted.
+        newcomers: who may come, each alone behind the line. Of them nothing is foreseen where the line is too long.
     """
     guards = [Guards(board, settle_after, lookahead=FORESEEN) for board in (early, late)]
     found: dict[str, Forecast | None] = {}
-    for lease in islice(queue, FORESEEN):
-        kept: Sequence[Guard] = [
-            line.add(replace(lease, duration_s=None if lasting is None else lasting.total_seconds()))
-            for line, lasting in zip(guards, lasts(lease), strict=True)
+    line = iter(queue)
+    for lease in islice(line, FORESEEN):
+        kept = [
+            of.add(replace(lease, duration_s=None if lasting is None else lasting.total_seconds()))
+            for of, lasting in zip(guards, lasts(lease), strict=True)
         ]
-        first, last = (guard.kept and guard.kept[0] for guard in kept)
-        if first is None or last is None:
-            found[lease.lease_id] = None
-        else:
-            found[lease.lease_id] = Forecast(first.at, None if last.unknown else max(first.at, last.at), last.unknown)
+        found[lease.lease_id] = _forecast(kept)
+    if next(line, None) is None:
+        found |= {lease.lease_id: _forecast([of.look(lease) for of in guards]) for lease in newcomers}
     return found
+
+
+def _forecast(kept: Sequence[Guard]) -> Forecast | None:
+    first, last = (guard.kept and guard.kept[0] for guard in kept)
+    if first is None or last is None:
+        return None
+    return Forecast(first.at, None if last.unknown else max(first.at, last.at), last.unknown)

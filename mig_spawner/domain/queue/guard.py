@@ -66,6 +66,12 @@ class Guards:
             self._far.setdefault((lease.choices, lease.avoid), lease)
         return guard
 
+    def look(self, lease: Queued) -> Guard:
+        """Where somebody would begin who came now, behind all that are guarded already. It is not guarded itself."""
+        guard = Guard(lease, self._settle_after)
+        self._seek(guard)
+        return guard
+
     def given_up(self) -> list[str]:
         """The GPUs on which something is not kept any more, since this was last asked."""
         given_up, self._given_up = self._given_up, []

@@ -6,6 +6,7 @@ from pydantic import ConfigDict
 
 from mig_spawner.wire.base import Answer
 from mig_spawner.wire.menu.entry import MenuEntry
+from mig_spawner.wire.quota import QuotaDocument
 
 
 class SeenEntry(MenuEntry):
@@ -24,6 +25,13 @@ class SeenEntry(MenuEntry):
     reason: str = ""
 
 
+class PeakDocument(Answer):
+    """The most memory that a person was seen to use on slices of a profile, MiB; of whole GPUs where `profile` is null."""
+
+    profile: str | None
+    memory_mib: int
+
+
 class SeenMenu(Answer):
     """What a caller may have, and what not.
 
@@ -32,6 +40,8 @@ class SeenMenu(Answer):
         contact: whom to ask for more.
         currency: of the prices, for an hour.
         timezone: of the days and hours.
+        quotas: what is left of those that hold for the caller.
+        peaks: the most memory that the caller used before, for each profile that it is known of.
         problem: what is wrong with the file of the menu, so that an older one holds; for admins, empty when nothing is.
     """
 
@@ -39,4 +49,6 @@ class SeenMenu(Answer):
     contact: str = ""
     currency: str = ""
     timezone: str = "UTC"
+    quotas: tuple[QuotaDocument, ...] = ()
+    peaks: tuple[PeakDocument, ...] = ()
     problem: str = ""

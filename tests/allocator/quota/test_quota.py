@@ -58,6 +58,8 @@ async def test_one_slice_a_person_over_all_servers(make_rig: MakeRig) -> None:
         "For more ask gpu-help."
     )
     assert (await rig.hub.acquire(asks("ann"))).lease_id == lease.lease_id
+    [quota] = (await rig.hub.menu(user="ann")).quotas
+    assert (quota.used, quota.left) == (1, 0), "the form says it without asking more"
     assert (await rig.hub.acquire(asks("bob"))).state is LeaseState.GRANTED
     await give_back(rig, lease)
     assert (await rig.hub.acquire(asks("ann", "other"))).state is LeaseState.GRANTED
