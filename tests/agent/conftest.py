@@ -54,6 +54,16 @@ class Rig:
         self.driver.set_mig_mode(gpu_uuid, True)
         return gpu_uuid
 
+    def cut(self, gpu_uuid: str, profile_id: int, start: int) -> None:
+        """An admin cuts a GPU by hand, MIG mode on."""
+        if not isinstance(self.node, SimulatedNode):
+            self.node.cut(gpu_uuid, profile_id, [start])
+            return
+        size = next(p.size for p in self.node.profiles(gpu_uuid) if p.profile_id == profile_id)
+        self.node.set_mig_mode(gpu_uuid, True)
+        made = self.node.create_gpu_instance(gpu_uuid, profile_id, start, size)
+        self.node.create_compute_instance(gpu_uuid, made.gpu_instance_id)
+
 
 MakeRig = Callable[..., Rig]
 

@@ -26,6 +26,10 @@ WITHOUT_MIG: Final = "l40s"
 CONSTANTS: Final = 18
 """How many constants the newest known driver has: 0 … 17."""
 
+_FILLING: Final = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+"""By compute slices: the compute instance profile that fills a GPU instance. On the 1g with double memory it is 7."""
+_DOUBLE_MEMORY: Final = 9
+
 NO_INSTANCE: Final = 0xFFFFFFFF
 """In an event: it concerns the whole GPU."""
 
@@ -163,7 +167,8 @@ class ImitatedNode:
                     "size": profile["size"],
                 }
                 state.records.append(record("instance", **instance, **idle))
-                whole = {"profile": 0, "start": 0, "size": profile["slices"], "index": place}
+                fills = 7 if profile["constant"] == _DOUBLE_MEMORY else _FILLING[profile["slices"]]
+                whole = {"profile": fills, "start": 0, "size": profile["slices"], "index": place}
                 device = f"MIG-{stable_uuid(gpu_uuid, place, 'by hand')}"
                 state.records.append(record("compute", gpu=number, instance=number_of_it, id=0, **whole, uuid=device))
 

@@ -86,6 +86,7 @@ class FakeDriver(Driver):
             raise DeviceNotFound(
                 f"GPU instance {instance.gpu_instance_id} of {instance.gpu_uuid} holds another device."
             )
+        self._before.get(found.gpu_uuid, {}).pop(found.gpu_instance_id, None)
         if found.mig_uuid is not None:
             self._node.destroy_compute_instance(found.gpu_uuid, found.gpu_instance_id)
         self._node.destroy_gpu_instance(found.gpu_uuid, found.gpu_instance_id)

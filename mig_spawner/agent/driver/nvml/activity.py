@@ -61,6 +61,10 @@ class Windows:
             return bool(pynvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice)
         return False
 
+    def end(self, gpu_uuid: str, number: int) -> None:
+        """This GPU instance goes. The next one with its id, place and even UUID is another one."""
+        self._free((gpu_uuid, number))
+
     def forget(self) -> None:
         """The session ends."""
         for key in list(self._windows):

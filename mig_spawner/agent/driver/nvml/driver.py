@@ -167,6 +167,7 @@ class NVMLDriver(Driver):
         # Ids and places come back, and half-made ones get finished: only what was seen is destroyed, or what is left of it.
         if devices and instance.mig_uuid not in devices:
             raise DeviceNotFound(f"{place} holds another MIG device now.")
+        self._windows.end(instance.gpu_uuid, instance.gpu_instance_id)
         reading.tear_down(handle)
         if reading.find_instance(gpu, instance) is not None:
             raise DeviceInUse(f"The driver says it destroyed {place}, and still lists it. A monitor may hold it open.")
