@@ -1,6 +1,7 @@
 """Names of MIG profiles: `3g.40gb`, `1g.5gb+me`, `1g.24gb-me`.
 
-A name says how many compute slices a GPU instance has, about how much memory, and which media or graphics engines.
+A name says how many compute slices a GPU instance has, about how much memory, and which media or graphics engines. Each new card
+has brought new words for those, so any word is read: what a driver names can be had, whether we knew of it or not.
 It is for people and labels: two profiles of one GPU can have the same memory (`1g.20gb`, `2g.20gb`), and the memory in a
 name is rounded by whoever prints it, so code that talks to a GPU uses the profile's id as the driver reports it.
 
@@ -16,11 +17,17 @@ from typing import Final
 from mig_spawner.errors import InvalidProfile
 
 MEDIA_EXTENSIONS: Final = ("", "+me", "+me.all", "-me", "+gfx")
-"""The suffixes NVIDIA prints: media engines, all of them, none of them, graphics APIs."""
+"""The suffixes that NVIDIA has printed so far: media engines, all of them, none of them, graphics APIs."""
+
+_WORDS: Final = r"[a-z][a-z0-9]{0,11}(?:\.[a-z0-9]{1,12}){0,2}"
+"""What follows the sign of a suffix: `me`, `me.all`."""
+_SUFFIX: Final = re.compile(rf"(?:[+-]{_WORDS})?", re.ASCII)
+NAME_PATTERN: Final = rf"(mig-)?[1-9][0-9]?g\.[0-9]{{1,4}}gb([+.-]{_WORDS})?"
+"""How a name may be written, for schemas."""
 
 _MAX_LENGTH: Final = 64
 _PATTERN: Final = re.compile(
-    r"(?:mig-)?(?:(?P<ci>\d{1,2})c\.)?(?P<g>[1-9]\d?)g\.(?P<gb>\d{1,4})gb(?P<suffix>[+.]me\.all|[+.]me|-me|[+.]gfx)?",
+    rf"(?:mig-)?(?:(?P<ci>\d{{1,2}})c\.)?(?P<g>[1-9]\d?)g\.(?P<gb>\d{{1,4}})gb(?P<suffix>[+.-]{_WORDS})?",
     re.ASCII,
 )
 
@@ -32,7 +39,7 @@ class ProfileName:
     Attributes:
         compute_slices: the number before `g`.
         memory_gb: the number before `gb`, as printed by the driver (GB, rounded).
-        suffix: one of `MEDIA_EXTENSIONS`.
+        suffix: a sign and words, such as one of `MEDIA_EXTENSIONS`, or nothing.
     """
 
     compute_slices: int
@@ -40,9 +47,9 @@ class ProfileName:
     suffix: str = ""
 
     def __post_init__(self) -> None:
-        if self.suffix not in MEDIA_EXTENSIONS:
+        if not _SUFFIX.fullmatch(self.suffix):
             raise InvalidProfile(
-                f"A profile ends in one of {', '.join(MEDIA_EXTENSIONS[1:])} or in nothing, not in {self.suffix!r}."
+                f"A profile ends in a word such as {', '.join(MEDIA_EXTENSIONS[1:])} or in nothing, not in {self.suffix!r}."
             )
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
-from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.profile import NAME_PATTERN, ProfileName
 from mig_spawner.domain.request import (
     MAX_ALTERNATIVES,
     MAX_PRIORITY,
@@ -46,7 +46,7 @@ class HolderDocument(Document):
 
 _PROFILE = Field(
     examples=["mig-1g.10gb"],
-    json_schema_extra={"pattern": r"^(mig-)?[1-9][0-9]?g\.[0-9]{1,4}gb([+.]me\.all|[+.]me|-me|[+.]gfx)?$"},
+    json_schema_extra={"pattern": f"^{NAME_PATTERN}$"},
 )
 _TYPES: dict[str, JsonValue] = {
     "accelerator_partition_type": {"type": "string"},

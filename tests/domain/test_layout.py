@@ -133,10 +133,11 @@ def test_one_faulty_layout_does_not_hide_the_others() -> None:
 
 
 def test_a_profile_that_nobody_knows_yet_is_kept() -> None:
-    text = part("devices: all\nmig-enabled: true\nmig-devices: {5g.77gb+zz: 1}")
+    text = part("devices: all\nmig-enabled: true\nmig-devices: {5g.77gb+zz: 1, 5g.77gb+zz+yy: 1}")
     declaration, said = parse(text)
-    assert declaration.layouts["mine"].parts[0].counts == {"5g.77gb+zz": 1}
-    assert "is no profile that this program knows" in said[0]
+    assert declaration.layouts["mine"].parts[0].counts == {"5g.77gb+zz": 1, "5g.77gb+zz+yy": 1}
+    (doubt,) = said
+    assert "'5g.77gb+zz+yy' is no profile that this program knows" in doubt
     assert parse(yaml.safe_dump(to_mig_parted(declaration)[0]))[0] == declaration
 
 

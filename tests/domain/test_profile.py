@@ -13,7 +13,10 @@ NAMES = st.builds(
     ProfileName,
     compute_slices=st.integers(1, 99),
     memory_gb=st.integers(0, 9999),
-    suffix=st.sampled_from(MEDIA_EXTENSIONS),
+    suffix=st.one_of(
+        st.sampled_from(MEDIA_EXTENSIONS),
+        st.from_regex(r"[+-][a-z][a-z0-9]{0,11}(\.[a-z0-9]{1,12}){0,2}", fullmatch=True),
+    ),
 )
 
 
@@ -32,6 +35,9 @@ NAMES = st.builds(
         pytest.param("1g.24gb-me", ProfileName(1, 24, "-me"), id="no media"),
         pytest.param("4g.96gb+gfx", ProfileName(4, 96, "+gfx"), id="graphics"),
         pytest.param("4g.96gb.gfx", ProfileName(4, 96, "+gfx"), id="graphics, label form"),
+        pytest.param("5g.77gb+zz", ProfileName(5, 77, "+zz"), id="a word of a card to come"),
+        pytest.param("mig-5g.77gb.zz.v2", ProfileName(5, 77, "+zz.v2"), id="such words, resource name"),
+        pytest.param("1g.10gb-me.all", ProfileName(1, 10, "-me.all"), id="known words anew"),
         pytest.param("1g.0gb", ProfileName(1, 0), id="unified memory"),
     ],
 )
@@ -49,8 +55,11 @@ def test_every_written_form_is_read(text: str, expected: ProfileName) -> None:
         pytest.param("0g.10gb", id="no compute slice"),
         pytest.param("01g.10gb", id="leading zero"),
         pytest.param("-1g.10gb", id="negative"),
-        pytest.param("1g.10gb+you", id="unknown suffix"),
-        pytest.param("1g.10gb-me.all", id="mixed suffix"),
+        pytest.param("1g.10gb+", id="a sign alone"),
+        pytest.param("1g.10gbme", id="a word without a sign"),
+        pytest.param("1g.10gb+9", id="a number for a word"),
+        pytest.param("1g.10gb+me..all", id="an empty word"),
+        pytest.param("1g.10gb+" + "m" * 13, id="a very long word"),
         pytest.param("1g.10gb+me+me", id="suffix twice"),
         pytest.param("1g.10gb\n2g.20gb", id="two lines"),
         pytest.param("1g.10gb ; rm -rf /", id="shell"),
@@ -82,9 +91,10 @@ def test_a_part_of_an_instance_is_refused_and_the_whole_one_named(text: str) -> 
         ProfileName.parse(text)
 
 
-def test_a_suffix_outside_the_closed_set_does_not_construct() -> None:
+@pytest.mark.parametrize("suffix", ["me", "+", "+Me", "+me+gfx", "+me all", "+me\n", ".me"], ids=repr)
+def test_a_suffix_that_is_no_sign_and_words_does_not_construct(suffix: str) -> None:
     with pytest.raises(InvalidProfile, match=r"\+me"):
-        ProfileName(1, 10, "+you")
+        ProfileName(1, 10, suffix)
 
 
 def test_two_profiles_with_equal_memory_are_two() -> None:
