@@ -42,7 +42,7 @@ from mig_spawner.allocator.silence import Silence
 from mig_spawner.allocator.store.base import Store
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.allocator.telling import Telling
-from mig_spawner.allocator.template import environment
+from mig_spawner.allocator.template import TemplateTraits, environment
 from mig_spawner.allocator.timer import take_turn, tick
 from mig_spawner.allocator.token import checked_tokens, parse_tokens
 from mig_spawner.allocator.visitor import hub_oauth
@@ -57,7 +57,7 @@ BACKLOG: Final = 1024
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Application):
+class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, TemplateTraits, Application):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -309,7 +309,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, Applicatio
             feed=self.telling.feed,
             webhooks=self.telling.webhooks,
             metrics=self._metrics,
-            templates=environment(),
+            templates=environment(self.template_paths),
             run=self._run,
             traffic=self._traffic,
         )

@@ -26,6 +26,7 @@ class FormOfMenu:
 
     allocator_public_url: str
     live_interval: float
+    template_paths: list[str]
     mig_menu: Menu
     log: Any
     hub: Any
@@ -49,7 +50,7 @@ class FormOfMenu:
             self.log.exception("The profiles of %s could not be shown", self._log_name)
             form = '<p class="alert alert-warning">The list of server profiles cannot be shown now.</p>'
         try:
-            return f"{form}{render_form(await self._form_view())}"
+            return f"{form}{render_form(await self._form_view(), self.template_paths)}"
         except Exception:
             self.log.exception("The GPU choices of %s could not be shown", self._log_name)
             return f'{form}<p class="alert alert-warning">GPU choices cannot be shown now; the usual one is taken.</p>'

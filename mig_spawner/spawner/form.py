@@ -194,10 +194,11 @@ def _beside(number: int, item: Bound, menu: Menu, availability: Availability | N
     return replace(view, id=f"profile-{number}", name=item.name, description=entry.display_name)
 
 
-def render_form(view: FormView) -> str:
-    """The fieldset as HTML; everything in it is escaped."""
+def render_form(view: FormView, template_paths: Sequence[str] = ()) -> str:
+    """The fieldset as HTML; everything in it is escaped. `template_paths`: an admin's folders, looked into first."""
     return render(
         "form.html",
+        template_paths,
         view=view,
         field=FIELD,
         need_field=NEED_FIELD,

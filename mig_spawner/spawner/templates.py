@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -31,10 +32,15 @@ def template_path() -> str:
 
 
 @cache
-def environment() -> Environment:
-    """Jinja with autoescape on, where a forgotten variable is an error and not an empty text."""
+def environment(paths: tuple[str, ...] = ()) -> Environment:
+    """Jinja with autoescape on, where a forgotten variable is an error and not an empty text.
+
+    Args:
+        paths: folders of an admin, looked into first; ours are `templates/…` as well, for theirs to extend.
+    """
+    ours = FileSystemLoader(template_folder())
     return Environment(
-        loader=FileSystemLoader(template_folder()),
+        loader=ChoiceLoader([FileSystemLoader(paths), PrefixLoader({"templates": ours}), ours]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -42,6 +48,6 @@ def environment() -> Environment:
     )
 
 
-def render(name: str, **values: object) -> str:
-    """Render `spawner/<name>`."""
-    return environment().get_template(f"spawner/{name}").render(**values)
+def render(name: str, paths: Sequence[str] = (), **values: object) -> str:
+    """Render `spawner/<name>`, an admin's or ours."""
+    return environment(tuple(paths)).get_template(f"spawner/{name}").render(**values)

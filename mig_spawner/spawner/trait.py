@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from traitlets import Bool, Dict, Enum, Float, HasTraits, Int, List, TraitError, Unicode, Union, default, validate
@@ -50,6 +51,24 @@ class MIGTraits(HasTraits):
         Change it when the service has another name than `mig`, or a domain of its own.
         """,
     )
+
+    template_paths = List(
+        Unicode(),
+        config=True,
+        help="""
+        Folders with templates of your own for our part of the form, looked into before ours.
+
+        `spawner/choice.html` there, say, is used instead of ours, and may `{% extends "templates/spawner/choice.html" %}`. The page on
+        the pages says what there is to extend. The waiting room is looked for in `JupyterHub.template_paths`.
+        """,
+    )
+
+    @validate("template_paths")
+    def _folders(self, proposal: Any) -> Any:
+        missing = [path for path in proposal.value if not Path(path).is_dir()]
+        if missing:
+            raise TraitError(f"There is no folder {missing[0]!r} for template_paths. Make it, or leave it out.")
+        return proposal.value
 
     allocator_timeout = Float(
         DEFAULT_TIMEOUT_S,
