@@ -4,13 +4,13 @@
 again, is not what was wanted. A device that was destroyed and made again may have another UUID.
 
 Nothing with a process is touched, nor anything whose processes are unknown. What is there and not in the layout is destroyed only
-when the caller says `replace`.
+when the caller says `replace`, or names it. `keeper` does this on a running agent.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mig_spawner.agent.driver.base import Driver, Instance
@@ -22,6 +22,8 @@ from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
 
 log = logging.getLogger(__name__)
 
+Place = tuple[int, int, int]
+"""Profile id, first memory slice and size."""
 _NO_LEASE = ""
 
 
@@ -67,8 +69,20 @@ def changes(gpu: GPUDocument, intent: Intent, *, replace: bool) -> Change:
     Args:
         replace: destroy idle instances that are not in the layout; otherwise their presence is a refusal.
     """
+    places = {(p.profile_id, start, p.size) for p, start in intent.places}
+    return changes_to(gpu, places, enabled=intent.enabled, replace=replace)
+
+
+def changes_to(
+    gpu: GPUDocument, places: set[Place], *, enabled: bool = True, replace: bool = False, goes: Collection[Place] = ()
+) -> Change:
+    """The same by places.
+
+    Args:
+        goes: places whose idle instances may be destroyed in any case.
+    """
     try:
-        return Change(gpu.gpu_uuid, tuple(_steps(gpu, intent, replace=replace)))
+        return Change(gpu.gpu_uuid, tuple(_steps(gpu, places, enabled=enabled, replace=replace, goes=goes)))
     except _Refusal as refusal:
         return Change(gpu.gpu_uuid, refusal=str(refusal))
 
@@ -77,13 +91,14 @@ class _Refusal(Exception):
     """A sentence about why a GPU cannot be brought to its layout."""
 
 
-def _steps(gpu: GPUDocument, intent: Intent, *, replace: bool) -> list[Step]:
-    wanted = {(p.profile_id, start, p.size) for p, start in intent.places}
+def _steps(
+    gpu: GPUDocument, wanted: set[Place], *, enabled: bool, replace: bool, goes: Collection[Place]
+) -> list[Step]:
     there = {(i.profile_id, i.start, i.size): i for i in gpu.instances}
     kept = {place for place, i in there.items() if place in wanted and i.mig_uuid is not None}
     missing = sorted(wanted - kept, key=lambda place: place[1])
     extra = [i for place, i in there.items() if place not in kept]
-    switch = gpu.mig_enabled is not intent.enabled and not (gpu.mig_enabled is None and not intent.enabled)
+    switch = gpu.mig_enabled is not enabled and not (gpu.mig_enabled is None and not enabled)
     if not (missing or extra or switch):
         return []
     if gpu.health is not Health.OK:
@@ -91,17 +106,17 @@ def _steps(gpu: GPUDocument, intent: Intent, *, replace: bool) -> list[Step]:
     if gpu.mig_enabled is None:
         raise _Refusal("It has no MIG mode.")
     for instance in extra:
-        _may_go(instance, wanted, replace=replace)
+        _may_go(instance, wanted, replace=replace or (instance.profile_id, instance.start, instance.size) in goes)
     if switch and gpu.mig_enabled is False and gpu.processes != 0:
         raise _Refusal("A process runs on it, or that cannot be known, so its MIG mode cannot change.")
     steps: list[Step] = [Destroy(gpu.gpu_uuid, instance) for instance in extra]
     if switch:
-        steps.append(SwitchMode(gpu.gpu_uuid, intent.enabled, _NO_LEASE))
+        steps.append(SwitchMode(gpu.gpu_uuid, enabled, _NO_LEASE))
     steps += [Create(gpu.gpu_uuid, profile, start, size, _NO_LEASE) for profile, start, size in missing]
     return steps
 
 
-def _may_go(instance: InstanceDocument, wanted: set[tuple[int, int, int]], *, replace: bool) -> None:
+def _may_go(instance: InstanceDocument, wanted: set[Place], *, replace: bool) -> None:
     name = f"{instance.profile or f'profile {instance.profile_id}'} at {instance.start}:{instance.size}"
     half_made = instance.mig_uuid is None and instance.processes == 0
     in_its_place = half_made and (instance.profile_id, instance.start, instance.size) in wanted
@@ -185,46 +200,4 @@ def not_in_force(gpus: Sequence[GPUDocument], layout: NamedLayout) -> dict[str, 
     return {c.gpu_uuid: c.refusal or f"Still to do: {'; '.join(map(str, c.steps))}." for c in found if not c.in_force}
 
 
-class Keeper:
-    """Looks at the GPUs of a node with a declared layout, and makes what is missing of it: at the start, and after each boot.
-
-    It destroys nothing but half-made instances in its own places. A GPU that does not look as declared is reported as draining, so
-    that nobody gets a slice of a node that is still being set up.
-    """
-
-    def __init__(self, driver: Driver, observer: Observer, layout: NamedLayout) -> None:
-        self._driver = driver
-        self._observer = observer
-        self._layout = layout
-        self._said: dict[str, str] = {}
-
-    def observe(self) -> tuple[GPUDocument, ...]:
-        """See `Observer.observe`."""
-        gpus = self._observer.observe()
-        found, impossible = planned(gpus, self._layout, replace=False)
-        if any(change.steps for change in found):
-            for change in found:
-                outcome = apply(self._driver, self._observer, [change], confirm=str)
-                if outcome.failure:
-                    log.warning("GPU %s does not get its layout: %s", change.gpu_uuid, outcome.failure)
-            gpus = self._observer.observe()
-        reasons = not_in_force(gpus, self._layout)
-        self._tell(reasons, impossible)
-        return tuple(_drained(gpu, self._layout.name, reasons.get(gpu.gpu_uuid, "")) for gpu in gpus)
-
-    def _tell(self, reasons: dict[str, str], impossible: Sequence[str]) -> None:
-        said = {**reasons, **{f"layout {self._layout.name}": sentence for sentence in impossible}}
-        for who, sentence in said.items():
-            if self._said.get(who) != sentence:
-                log.warning("%s: layout %s is not in force: %s", who, self._layout.name, sentence)
-        self._said = said
-
-
-def _drained(gpu: GPUDocument, layout: str, reason: str) -> GPUDocument:
-    if not reason or gpu.health is not Health.OK:
-        return gpu
-    sentence = f"Its layout {layout} is not in force. {reason}"
-    return gpu.model_copy(update={"health": Health.DRAINING, "health_reason": sentence[:2000]})
-
-
-__all__ = ["Change", "Keeper", "Outcome", "apply", "changes", "not_in_force", "planned", "seats"]
+__all__ = ["Change", "Outcome", "Place", "apply", "changes", "changes_to", "not_in_force", "planned", "seats"]

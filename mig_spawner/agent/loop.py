@@ -21,7 +21,7 @@ from mig_spawner._version import __version__
 from mig_spawner.agent.board import Board, Sight
 from mig_spawner.agent.driver.base import Instance
 from mig_spawner.agent.inventory import Observer
-from mig_spawner.agent.layout import Keeper
+from mig_spawner.agent.keeper import Keeper
 from mig_spawner.agent.plan import Create, Destroy, Step, SwitchMode, plan
 from mig_spawner.agent.thread import DriverThread
 from mig_spawner.agent.usage import Meter
@@ -87,7 +87,7 @@ class AgentLoop:
         self._driver = driver
         self._client = client
         observer = Observer(driver.driver, dynamic=dynamic)
-        self._observer = observer if layout is None else Keeper(driver.driver, observer, layout)
+        self._keeper = Keeper(driver.driver, observer, layout)
         self._bare = observer
         self._owners = owners
         self._owned: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class AgentLoop:
             await self._driver.open()
             owned = await self._driver.call(self._ask_owners)
             # Of a node with another owner all is told and nothing made, not even a layout that an admin declares.
-            gpus = await self._driver.call(self._bare.observe if owned else self._observer.observe)
+            gpus = await self._driver.call(self._bare.observe if owned else self._keeper.observe)
             sight = Sight(gpus, await self._driver.call(self._meter.read, gpus), owned)
         except DriverError as error:
             self._board.saw(Sight(problem=str(error)[:2000], driver=False))
@@ -173,8 +173,8 @@ class AgentLoop:
                 if vain not in self._failed:
                     self._note(vain, "The driver did it without an error, but it does not show.")
             self._applied = self._desired.generation
-            self._told = (*agenda.failures, *self._failed.values())[:_MAX_FAILURES]
-            self._unfinished = bool(agenda.steps or agenda.failures)
+            self._told = (*agenda.failures, *self._failed.values(), *self._keeper.failures)[:_MAX_FAILURES]
+            self._unfinished = bool(agenda.steps or agenda.failures or self._keeper.failures)
         return step
 
     def _learn(self, answer: DesiredNode) -> bool:
@@ -182,6 +182,7 @@ class AgentLoop:
         news = self._desired is None or answer.generation != self._desired.generation
         self._desired = answer
         if news:
+            self._keeper.want(answer.layouts)
             self._failed.clear()
             self._tried.clear()
             self._told = ()

@@ -35,6 +35,9 @@ from mig_spawner.allocator.pods.base import PodListing, PodWatch
 from mig_spawner.allocator.pods.choice import watch_of
 from mig_spawner.allocator.queue.service import QueueService
 from mig_spawner.allocator.rate import Rate, RateTraits
+from mig_spawner.allocator.reshape.loop import reshape_tasks
+from mig_spawner.allocator.reshape.rule import ReshapeTraits
+from mig_spawner.allocator.reshape.service import ReshapeService
 from mig_spawner.allocator.service import Desk, LeaseService, Steps
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.sighting import begin_watch, forget_pods, see_pods
@@ -57,7 +60,7 @@ BACKLOG: Final = 1024
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, TemplateTraits, Application):
+class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, ReshapeTraits, RateTraits, TemplateTraits, Application):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -295,12 +298,14 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, TemplateTr
         self._silence = Silence()
         self.changes = Changes(store, self._run)
         self.telling = Telling(self, self.desk, self.changes, self._run)
+        self.reshapes = ReshapeService(self.desk, self.reshape_rule())
         context = Context(
             prefix=self.prefix,
             desk=self.desk,
             leases=LeaseService(self.desk),
             queue=QueueService(self.desk),
             nodes=NodeService(self.desk),
+            reshapes=self.reshapes,
             menu=menu,
             pages=PageService(self.desk),
             rate=Rate(self.acquire_limit),
@@ -323,6 +328,7 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, RateTraits, TemplateTr
             asyncio.create_task(watch.run(self.see_pods)),
         ]
         self._tasks += [asyncio.create_task(task) for task in foresight_tasks(self, self.desk, self._run)]
+        self._tasks += [asyncio.create_task(task) for task in reshape_tasks(self, self.desk, self.reshapes, self._run)]
 
     async def close(self) -> None:
         """Answer who waits, let running requests end, close the ledger."""

@@ -57,6 +57,8 @@ def desired_node(ledger: Ledger, node: NodeRecord, holding: Iterable[Holding]) -
             for remnant in ledger.remnants
             if remnant.node == node.name and _may_go(ledger, remnant)
         ),
+        layouts=node.desired.layouts,
+        held=node.desired.held,
         cordoned=node.cordoned,
     )
 

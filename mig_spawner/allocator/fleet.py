@@ -84,7 +84,7 @@ def fleet_of(
     """Every GPU of every node, in the order of names and reports. Who is blind does not know the pods, so nothing is to be had."""
     everywhere = "the pods of the cluster have not been listed yet" if blind else None
     return [
-        _known_state(node, document, occupied, trouble)
+        _known_state(node, document, occupied, trouble or _held(node, document.gpu_uuid))
         for node in nodes
         if node.report is not None
         for trouble in (everywhere or _node_trouble(node, now, silent_after),)
@@ -99,6 +99,10 @@ def _node_trouble(node: NodeRecord, now: datetime, silent_after: timedelta) -> s
     if node.report is not None and node.report.problem:
         return f"node {node.name}: {node.report.problem}"
     return f"node {node.name} is cordoned" if node.cordoned else None
+
+
+def _held(node: NodeRecord, gpu_uuid: str) -> str | None:
+    return f"GPU {gpu_uuid} is being cut anew" if gpu_uuid in node.desired.held else None
 
 
 def _gpu_trouble(document: GPUDocument) -> str | None:

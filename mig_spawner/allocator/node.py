@@ -11,6 +11,7 @@ from mig_spawner.allocator.paging import page
 from mig_spawner.allocator.pool import pools_of
 from mig_spawner.allocator.recovery import take_up
 from mig_spawner.allocator.refusal import refusal
+from mig_spawner.allocator.reshape.advance import follow
 from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.domain import lease as transition
@@ -46,6 +47,7 @@ class NodeService:
             observe(ledger, _known(ledger, name), report)
             measure(ledger, _known(ledger, name), report.usage)
             take_up(ledger)
+            follow(ledger, name, report)
             settle(ledger)
             ledger.forget()
             return _known(ledger, name).desired

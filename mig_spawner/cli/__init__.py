@@ -31,6 +31,7 @@ VERBS: Final[Mapping[str, str]] = {
     "queue": "mig_spawner.cli.queue",
     "release": "mig_spawner.cli.release",
     "renew": "mig_spawner.cli.renew",
+    "reshape": "mig_spawner.cli.reshape",
     "run": "mig_spawner.cli.run",
     "simulate": "mig_spawner.cli.simulate",
     "wait": "mig_spawner.cli.wait",

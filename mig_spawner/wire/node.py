@@ -12,6 +12,8 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.wire.base import Answer, Count, Document, Label, Name, Text
 
 MAX_GRID = 64
+CUT_ANEW = "cut it anew"
+"""The `step` of a failure that is about a `DesiredLayout`."""
 Slice = Annotated[int, Field(ge=0, lt=MAX_GRID)]
 Size = Annotated[int, Field(ge=1, le=MAX_GRID)]
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -91,6 +93,7 @@ class GPUDocument(Document):
     Attributes:
         mig_enabled: the mode now; None for a GPU without MIG.
         dynamic: the agent may cut it.
+        reshapable: the agent cuts its idle partitions anew when it is told to: `DesiredNode.layouts`.
         processes: on the GPU itself while MIG is off; None if unknown.
         pci_device_id: device and vendor as NVIDIA writes them, `0x20B210DE`; empty if unknown.
     """
@@ -101,6 +104,7 @@ class GPUDocument(Document):
     multiprocessors: Count
     mig_enabled: bool | None
     dynamic: bool
+    reshapable: bool = False
     pci_device_id: Label = ""
     health: Health = Health.OK
     health_reason: Text = ""
@@ -218,10 +222,33 @@ class DestroyableInstance(Answer):
     size: int
 
 
-class DesiredNode(Answer):
-    """What a node should look like. Whatever is in neither list belongs to somebody else and is left alone.
+class DesiredPlace(Answer):
+    """A place of an admin's partition."""
+
+    profile_id: int
+    start: int
+    size: int
+
+
+class DesiredLayout(Answer):
+    """How the partitions of a GPU differ from what its admin declared or made: an approved proposal. All of it is made, or nothing.
 
     Attributes:
+        remove: partitions that are not to be there. One with a process, or whose processes are not known, is never removed.
+        make: partitions that are to be there instead.
+    """
+
+    gpu_uuid: str
+    remove: tuple[DesiredPlace, ...] = ()
+    make: tuple[DesiredPlace, ...] = ()
+
+
+class DesiredNode(Answer):
+    """What a node should look like. Whatever is in no list belongs to somebody else and is left alone.
+
+    Attributes:
+        layouts: for GPUs that are cut otherwise than declared.
+        held: GPUs that are being cut anew, by `gpu_uuid`: nothing is granted on them until they are as desired. For people.
         generation: grows with every change; the agent repeats it in `NodeReport.applied_generation`.
         cordoned: for people; nothing new will be granted here.
     """
@@ -230,6 +257,8 @@ class DesiredNode(Answer):
     instances: tuple[DesiredInstance, ...] = ()
     whole: tuple[DesiredWhole, ...] = ()
     destroy: tuple[DestroyableInstance, ...] = ()
+    layouts: tuple[DesiredLayout, ...] = ()
+    held: tuple[str, ...] = ()
     cordoned: bool = False
 
 

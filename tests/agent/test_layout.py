@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.inventory import Observer
-from mig_spawner.agent.layout import Keeper, Outcome, apply, not_in_force, planned
+from mig_spawner.agent.keeper import Keeper
+from mig_spawner.agent.layout import Outcome, apply, not_in_force, planned
 from mig_spawner.agent.layout_file import layout_for, load_layouts
 from mig_spawner.cli import main
 from mig_spawner.domain.layout import NamedLayout, read

@@ -92,6 +92,7 @@ class Board:
 
     gpu: GPU
     dynamic: bool = True
+    reshapable: bool = False
     mig_enabled: bool | None = True
     health: Health = Health.OK
     processes: int | None = 0
@@ -129,6 +130,7 @@ class Board:
             self.gpu,
             mig_enabled=self.mig_enabled,
             dynamic=self.dynamic,
+            reshapable=self.reshapable,
             health=self.health,
             processes=self.processes,
             instances=tuple(self.instances.values()),

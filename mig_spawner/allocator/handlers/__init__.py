@@ -23,6 +23,7 @@ from mig_spawner.allocator.handlers.page import PAGES
 from mig_spawner.allocator.handlers.page.static import OAuthCallback, Static
 from mig_spawner.allocator.handlers.queue import Claim, Explain, Queue
 from mig_spawner.allocator.handlers.quota import Quotas, UsageCSV, UsageHandler
+from mig_spawner.allocator.handlers.reshape import Approve, Reject, ReshapeHandler, Reshapes
 from mig_spawner.allocator.handlers.webhook import Deliveries, Redeliver, Webhook, Webhooks
 from mig_spawner.allocator.openapi.document import openapi
 from mig_spawner.allocator.page.asset import STATIC
@@ -51,6 +52,10 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("nodes/{node}/cordon", Cordon),
     ("nodes/{node}/uncordon", Uncordon),
     ("nodes/{node}/drain", Drain),
+    ("reshapes", Reshapes),
+    ("reshapes/{reshape}", ReshapeHandler),
+    ("reshapes/{reshape}/approve", Approve),
+    ("reshapes/{reshape}/reject", Reject),
     ("webhooks", Webhooks),
     ("webhooks/{webhook}", Webhook),
     ("webhooks/{webhook}/deliveries", Deliveries),

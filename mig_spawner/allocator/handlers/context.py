@@ -16,6 +16,7 @@ from mig_spawner.allocator.node import NodeService
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.queue.service import QueueService
 from mig_spawner.allocator.rate import Rate
+from mig_spawner.allocator.reshape.service import ReshapeService
 from mig_spawner.allocator.service import Desk, LeaseService
 from mig_spawner.allocator.webhook.service import WebhookService
 
@@ -56,6 +57,7 @@ class Context:
     leases: LeaseService
     queue: QueueService
     nodes: NodeService
+    reshapes: ReshapeService
     menu: MenuSource
     pages: PageService
     rate: Rate

@@ -16,6 +16,7 @@ from mig_spawner.wire.node import DesiredNode, NodeDrain, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage
+from mig_spawner.wire.reshape import ReshapeApproval, ReshapeDocument, ReshapeList, ReshapeRejection
 from mig_spawner.wire.webhook import DeliveryDocument, DeliveryList, WebhookCreated, WebhookList, WebhookRequest
 
 
@@ -153,6 +154,26 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("nodes/{node}/drain", "post"): Operation(
         "drainNode", "Grant nothing more on a node, and end every lease on it.", NodeDocument, NodeDrain
     ),
+    ("reshapes", "get"): Operation("listReshapes", "Proposals to cut idle partitions anew.", ReshapeList),
+    ("reshapes/{reshape}", "get"): Operation(
+        "getReshape",
+        "One proposal: the GPU before and after, and what that would do for those who wait.",
+        ReshapeDocument,
+    ),
+    ("reshapes/{reshape}/approve", "post"): Operation(
+        "approveReshape",
+        "Say yes: it is applied now or at its time, if what it would cut is idle then.",
+        ReshapeDocument,
+        ReshapeApproval,
+        (ProblemCode.CONFLICT,),
+    ),
+    ("reshapes/{reshape}/reject", "post"): Operation(
+        "rejectReshape",
+        "Say no to a proposal, or take back one that holds, as soon as nobody uses what it made.",
+        ReshapeDocument,
+        ReshapeRejection,
+        (ProblemCode.CONFLICT,),
+    ),
     ("webhooks", "get"): Operation("listWebhooks", "All webhooks, oldest first.", WebhookList),
     ("webhooks", "post"): Operation(
         "createWebhook",
@@ -180,6 +201,7 @@ PATH_PARAMETERS: Final[Mapping[str, str]] = {
     "id": "The lease's `lease_id`.",
     "number": "The number of the delivery.",
     "webhook": "The webhook's `webhook_id`.",
+    "reshape": "The proposal's `reshape_id`.",
     "node": "The name of the node, as its agent reports it.",
 }
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,7 +18,7 @@ from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.queue.board import agreed_end, outlooks_of
 from mig_spawner.allocator.quota.check import within_quota
 from mig_spawner.allocator.store.base import Holding
-from mig_spawner.domain.fleet import profile_names
+from mig_spawner.domain.fleet import GPUState, profile_names
 from mig_spawner.domain.lease import Holder, Queued
 from mig_spawner.domain.queue import Board, Memory
 from mig_spawner.domain.queue.forecast import FORESEEN, Forecast, History, Range, foresee
@@ -76,7 +77,7 @@ class Forecasts:
             return
         try:
             began = time.thread_time()
-            self._found = _foreseen(ledger, self._memories)
+            self._found = foreseen(ledger, self._memories, newcomers=_newcomers(ledger))
             self._revision, self._at = ledger.tx.revision, ledger.now
             self._not_before = time.monotonic() + PAUSE * (time.thread_time() - began)
         finally:
@@ -108,7 +109,20 @@ def _newcomers(ledger: Ledger) -> Iterator[Queued]:
         yield Queued(lease_id=_key(profile), holder=Holder("?"), request=request, queued_at=ledger.now)
 
 
-def _foreseen(ledger: Ledger, memories: tuple[Memory, Memory]) -> dict[str, Forecast | None]:
+def foreseen(
+    ledger: Ledger,
+    memories: tuple[Memory, Memory],
+    *,
+    newcomers: Iterable[Queued] = (),
+    instead: Mapping[str, GPUState] | None = None,
+) -> dict[str, Forecast | None]:
+    """The forecasts of the first in line, by `lease_id`; None where no GPU could serve one now.
+
+    Args:
+        newcomers: behind all of them.
+        instead: GPUs, by `gpu_uuid`, as they would be.
+    """
+    changed = instead or {}
     history = History(ledger.tx.held_seconds())
     settle_after = ledger.setting.settle_after
 
@@ -127,8 +141,19 @@ def _foreseen(ledger: Ledger, memories: tuple[Memory, Memory]) -> dict[str, Fore
 
     earmarks = ledger.tx.earmarks()
     boards = [
-        Board(outlooks_of(ledger, end), ledger.ranking, ledger.now, memory=memory, earmarks=earmarks)
+        Board(
+            (
+                replace(outlook, state=changed.get(outlook.state.gpu.gpu_uuid, outlook.state))
+                for outlook in outlooks_of(ledger, end)
+            )
+            if changed
+            else outlooks_of(ledger, end),
+            ledger.ranking,
+            ledger.now,
+            memory=memory,
+            earmarks=earmarks,
+        )
         for end, memory in zip((lambda lease: ends(lease)[0], lambda lease: ends(lease)[1]), memories, strict=True)
     ]
     with closing(ledger.tx.queue()) as queue:
-        return foresee(within_quota(ledger, queue), boards[0], boards[1], lasts, settle_after, _newcomers(ledger))
+        return foresee(within_quota(ledger, queue), boards[0], boards[1], lasts, settle_after, newcomers)

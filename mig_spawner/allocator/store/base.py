@@ -21,6 +21,7 @@ from mig_spawner.allocator.store.history import History
 from mig_spawner.allocator.store.outbox import Outbox
 from mig_spawner.allocator.store.plans import Plans
 from mig_spawner.allocator.store.post import Post
+from mig_spawner.allocator.store.reshapes import Reshapes
 from mig_spawner.domain.gpu import GPU, Placement
 from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.domain.quota import Spell
@@ -127,7 +128,7 @@ class Progress:
     nodes: dict[str, int]
 
 
-class Transaction(Outbox, Plans, Post, History, ABC):
+class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
     """One look at the ledger, or one change of it.
 
     Attributes:

@@ -262,6 +262,26 @@ act = Table(
     sqlite_autoincrement=True,
 )
 
+reshape = Table(
+    "reshape",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("reshape_id", String(63), nullable=False, unique=True),
+    Column("gpu_uuid", String(255), nullable=False),
+    Column("node", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("open", Boolean, nullable=False),
+    Column("document", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index(
+    "uq_reshape_open",
+    reshape.c.gpu_uuid,
+    unique=True,
+    sqlite_where=text("open"),
+    postgresql_where=text("open"),
+)
+
 meta = Table(
     "meta",
     metadata,

@@ -30,6 +30,7 @@ from mig_spawner.allocator.store.session import Session
 from mig_spawner.allocator.store.sql_outbox import SQLOutbox
 from mig_spawner.allocator.store.sql_plans import SQLPlans
 from mig_spawner.allocator.store.sql_post import SQLPost
+from mig_spawner.allocator.store.sql_reshapes import SQLReshapes
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.domain.rule import Person
@@ -40,7 +41,7 @@ _AT_ONCE: Final = 500
 """So many reports are read with one statement."""
 
 
-class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, Transaction):
+class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Transaction):
     """The port's `Transaction` on an open connection; the store begins and ends it.
 
     Attributes:

@@ -23,6 +23,7 @@ from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
+from mig_spawner.wire.reshape import ReshapeApproval, ReshapeDocument, ReshapeList, ReshapeRejection
 
 R = TypeVar("R")
 
@@ -151,6 +152,22 @@ class AllocatorClient:
     async def desired(self, node: str, *, known: int, wait_s: float) -> DesiredNode:
         """What a node should look like, as soon as its generation differs from `known`, at the latest after `wait_s` seconds."""
         return await self._run(verb.desired(self._peer, node, known, wait_s))
+
+    async def reshapes(self) -> ReshapeList:
+        """Proposals to cut idle partitions anew; for admins."""
+        return await self._run(verb.reshapes(self._peer))
+
+    async def reshape(self, reshape_id: str) -> ReshapeDocument:
+        """One proposal, and why it could not be applied now."""
+        return await self._run(verb.reshape(self._peer, reshape_id))
+
+    async def approve(self, reshape_id: str, approval: ReshapeApproval) -> ReshapeDocument:
+        """Say yes to a proposal, for now or for a time."""
+        return await self._run(verb.approve(self._peer, reshape_id, approval))
+
+    async def reject(self, reshape_id: str, rejection: ReshapeRejection) -> ReshapeDocument:
+        """Say no to a proposal, or take back one that holds."""
+        return await self._run(verb.reject(self._peer, reshape_id, rejection))
 
     async def events(
         self,

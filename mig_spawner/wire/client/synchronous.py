@@ -23,6 +23,7 @@ from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
+from mig_spawner.wire.reshape import ReshapeApproval, ReshapeDocument, ReshapeList, ReshapeRejection
 
 R = TypeVar("R")
 
@@ -114,6 +115,18 @@ class SyncAllocatorClient:
 
     def desired(self, node: str, *, known: int, wait_s: float) -> DesiredNode:
         return self._run(verb.desired(self._peer, node, known, wait_s))
+
+    def reshapes(self) -> ReshapeList:
+        return self._run(verb.reshapes(self._peer))
+
+    def reshape(self, reshape_id: str) -> ReshapeDocument:
+        return self._run(verb.reshape(self._peer, reshape_id))
+
+    def approve(self, reshape_id: str, approval: ReshapeApproval) -> ReshapeDocument:
+        return self._run(verb.approve(self._peer, reshape_id, approval))
+
+    def reject(self, reshape_id: str, rejection: ReshapeRejection) -> ReshapeDocument:
+        return self._run(verb.reject(self._peer, reshape_id, rejection))
 
     def events(
         self,

@@ -12,6 +12,7 @@ from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument, QueueEntry
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
+from mig_spawner.wire.reshape import ReshapeApproval, ReshapeDocument, ReshapeList, ReshapeRejection
 
 
 def availability(peer: Peer) -> Flow[Availability]:
@@ -110,6 +111,24 @@ def desired(peer: Peer, node: str, known: int, wait_s: float) -> Flow[DesiredNod
     return ask(
         peer, Call(DesiredNode.model_validate_json, "GET", f"nodes/{_part(node)}/desired", query=query, wait_s=wait_s)
     )
+
+
+def reshapes(peer: Peer) -> Flow[ReshapeList]:
+    return ask(peer, Call(ReshapeList.model_validate_json, "GET", "reshapes"))
+
+
+def reshape(peer: Peer, reshape_id: str) -> Flow[ReshapeDocument]:
+    return ask(peer, Call(ReshapeDocument.model_validate_json, "GET", f"reshapes/{_part(reshape_id)}"))
+
+
+def approve(peer: Peer, reshape_id: str, how: ReshapeApproval) -> Flow[ReshapeDocument]:
+    path = f"reshapes/{_part(reshape_id)}/approve"
+    return ask(peer, Call(ReshapeDocument.model_validate_json, "POST", path, how, repeatable=False))
+
+
+def reject(peer: Peer, reshape_id: str, how: ReshapeRejection) -> Flow[ReshapeDocument]:
+    path = f"reshapes/{_part(reshape_id)}/reject"
+    return ask(peer, Call(ReshapeDocument.model_validate_json, "POST", path, how, repeatable=False))
 
 
 def _part(text: str) -> str:
