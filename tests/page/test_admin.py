@@ -128,6 +128,28 @@ async def test_the_menu_as_anybody_sees_it(tmp_path: Path, monkeypatch: pytest.M
         assert early[1][2].startswith("no: ")
 
 
+async def test_what_a_changed_file_changed_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "service-token-for-tests")
+    file = tmp_path / "menu.yaml"
+    file.write_text("- {display_name: Small, profile: 1g.10gb}")
+    async with site(tmp_path, menu_file=str(file)) as running:
+        assert "Changed" not in (await _page(running, "admin/menu")).get_text()
+        file.write_text(
+            "- {display_name: Small, profile: 1g.10gb, price: 2}\n- {display_name: <b>Big</b>, profile: 3g.40gb}"
+        )
+        await running.rig.tick()
+        page = await _page(running, "admin/menu")
+        assert [item.text for item in page.select(".changes li")] == [
+            "small: price nothing became 2.0",
+            "b-big-b is new (3g.40gb)",
+        ]
+        file.write_text("- {display_name: Small, profil: 1g.10gb}")
+        await running.rig.tick()
+        broken = await _page(running, "admin/menu")
+    assert "The menu from before holds on" in broken.get_text(" ")
+    assert len(_rows(broken)) == 2
+
+
 async def test_the_audit_is_newest_first_and_searched(site: Site) -> None:
     leases = await furnish(site)
     rows = _rows(await _page(site, "admin/audit"))

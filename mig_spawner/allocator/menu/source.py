@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from mig_spawner.errors import InvalidRequest
@@ -15,6 +17,14 @@ log = logging.getLogger(__name__)
 _MOST_LOGGED: Final = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """A menu that took the place of another: when, and each difference in a few words."""
+
+    at: datetime
+    changes: tuple[str, ...]
+
+
 class MenuSource:
     """A menu, and the file it comes from.
 
@@ -24,6 +34,7 @@ class MenuSource:
 
     Attributes:
         menu: what holds now. A new object for each change, so whoever took it decides by one menu throughout.
+        reload: how it came to hold; None where nothing has changed since the allocator started.
         problem: why the file is not what holds; empty when it is.
 
     Raises:
@@ -35,6 +46,7 @@ class MenuSource:
         self._path = path if inline == Menu() else ""
         self.menu = read_menu(path) if self._path else inline
         self.problem = ""
+        self.reload: Reload | None = None
 
     def current(self) -> Menu:
         """The menu that holds now."""
@@ -57,7 +69,7 @@ class MenuSource:
         if found is self.menu:
             return
         changes = differences(self.menu, found)
-        self.menu = found
+        self.menu, self.reload = found, Reload(datetime.now(UTC), tuple(changes))
         for change in changes[:_MOST_LOGGED]:
             log.info("The menu has changed: %s", change)
         if len(changes) > _MOST_LOGGED:

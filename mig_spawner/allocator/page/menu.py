@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mig_spawner.allocator.menu.source import MenuSource
+from mig_spawner.allocator.menu.source import MenuSource, Reload
 from mig_spawner.allocator.menu.view import seen_menu
 from mig_spawner.domain.rule import Person
 from mig_spawner.wire.base import Document, Label
@@ -32,12 +32,14 @@ class MenuView:
 
     Attributes:
         version: of what is loaded; changes with any word of it.
+        reload: what the last change of the file changed; None where it has not been changed.
         viewed: somebody else's view is shown.
     """
 
     query: MenuQuery
     menu: SeenMenu
     version: str
+    reload: Reload | None
     viewed: bool
 
 
@@ -56,5 +58,6 @@ def menu_view(source: MenuSource, query: MenuQuery, now: datetime) -> MenuView:
         query=query,
         menu=seen.model_copy(update={"problem": source.problem}),
         version=hashlib.sha256(everything.encode()).hexdigest()[:12],
+        reload=source.reload,
         viewed=viewed,
     )
