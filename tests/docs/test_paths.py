@@ -22,7 +22,9 @@ def test_each_test_that_is_named_exists(file: str) -> None:
     assert {name for named, name in NAMED if named == file} - names_in(TESTS / file) == set()
 
 
-@pytest.mark.parametrize("folder", ["hub"])
-def test_each_test_that_walks_a_path_is_named(folder: str) -> None:
-    walked = {(f"{folder}/{f.name}", name) for f in (TESTS / folder).glob("test_*.py") for name in names_in(f)}
+@pytest.mark.parametrize("files", ["hub/test_*.py", "cluster/test_path.py"])
+def test_each_test_that_walks_a_path_is_named(files: str) -> None:
+    found = sorted(TESTS.glob(files))
+    assert found
+    walked = {(f.relative_to(TESTS).as_posix(), name) for f in found for name in names_in(f)}
     assert walked - set(NAMED) == set()

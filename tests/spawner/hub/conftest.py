@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 import jupyterhub
@@ -38,6 +38,8 @@ GPUS = int(os.environ.get("MIG_SOAK_GPUS", "1"))
 class Cluster:
     """The embedded Kubernetes with a kubelet, in an event loop of its own so that all tests can share it."""
 
+    namespace = "default"
+
     def __init__(self, folder: Path) -> None:
         self.knobs = KubeKnobs()
         self.kubeconfig = folder / "kubeconfig.yaml"
@@ -47,7 +49,7 @@ class Cluster:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._stack = AsyncExitStack()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         self._thread.start()
         self._run(self._open())
         return self
@@ -60,6 +62,12 @@ class Cluster:
 
     def _run(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def client(self) -> httpx.AsyncClient:
+        """An admin's, for the namespace of the hub."""
+        return httpx.AsyncClient(
+            base_url=f"{self.url}/api/v1/namespaces/{self.namespace}/", timeout=10, trust_env=False
+        )
 
     async def _open(self) -> None:
         kube = await self._stack.enter_async_context(EmbeddedKube(knobs=self.knobs, audit_log=self.audit_log))
@@ -76,7 +84,7 @@ class Part:
 
     def __init__(self, name: str, arguments: list[str], env: dict[str, str], folder: Path) -> None:
         self._arguments = [sys.executable, "-m", *arguments]
-        self._env = env
+        self.env = env
         self._folder = folder
         self.log = folder / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -85,7 +93,7 @@ class Part:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTERHUB_", "MIG_", "COV_"))}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._arguments, cwd=self._folder, env={**clean, **self._env}, stdout=log, stderr=log
+                self._arguments, cwd=self._folder, env={**clean, **self.env}, stdout=log, stderr=log
             )
 
     def freeze(self) -> None:
@@ -107,7 +115,7 @@ class Part:
 class World:
     """All parts, and the questions that tests ask of them."""
 
-    def __init__(self, folder: Path, cluster: Cluster) -> None:
+    def __init__(self, folder: Path, cluster: Cluster, *, config: Path = HERE / "jupyterhub_config.py") -> None:
         self.cluster = cluster
         self.knobs = cluster.knobs
         ports = _free_ports(2)
@@ -121,7 +129,7 @@ class World:
                 *("mig_spawner.cli", "allocator", f"--AllocatorApp.bind_url={self.allocator_url}/"),
                 f"--AllocatorApp.database_url=sqlite:///{folder}/ledger.sqlite",
                 f"--AllocatorApp.kubeconfig={cluster.kubeconfig}",
-                "--AllocatorApp.namespace=default",
+                f"--AllocatorApp.namespace={cluster.namespace}",
                 f"--AllocatorApp.hub_api_url={self.hub_url}/hub/api",
             ],
             {**shared, "MIG_ALLOCATOR_AGENT_TOKENS": json.dumps({"gpu-a": self._tokens["agent"]})},
@@ -143,24 +151,28 @@ class World:
         )
         self.hub = Part(
             "hub",
-            ["jupyterhub", "-f", str(HERE / "jupyterhub_config.py")],
+            ["jupyterhub", "-f", str(config)],
             {
                 **shared,
                 "KUBECONFIG": str(cluster.kubeconfig),
                 "TEST_HUB_URL": self.hub_url,
+                "TEST_NAMESPACE": cluster.namespace,
                 "TEST_TOKEN": self._tokens["tests"],
                 "TEST_ALLOCATOR_URL": self.allocator_url,
                 "TEST_SERVER": str(HERE / "server.py"),
             },
             folder,
         )
+        self.database = folder / "hub.sqlite"
         self.parts = (self.allocator, self.agent, self.hub)
 
     def start_allocator(self) -> None:
         self.allocator.start()
         self._await_http(f"{self.allocator_url}/readyz", self.allocator)
 
-    def start_hub(self) -> None:
+    def start_hub(self, *, spawner_class: str = "") -> None:
+        """With a MIGSpawner, or with another class of spawners."""
+        self.hub.env["TEST_SPAWNER_CLASS"] = spawner_class
         self.hub.start()
         self._await_http(f"{self.hub_url}/hub/health", self.hub)
 
@@ -189,7 +201,7 @@ class World:
         admin = {"Authorization": f"token {self._tokens['tests']}"}
         return (
             httpx.AsyncClient(base_url=f"{self.hub_url}/hub/api/", headers=admin, timeout=30, trust_env=False),
-            httpx.AsyncClient(base_url=f"{self.cluster.url}/api/v1/namespaces/default/", timeout=10, trust_env=False),
+            self.cluster.client(),
             AllocatorClient(self.allocator_url, self._tokens["allocator"]),
         )
 

@@ -82,7 +82,7 @@ c.JupyterHub.load_roles = [
     {"name": "tests", "services": ["tests"], "scopes": ["admin:users", "admin:servers", "read:metrics"]}
 ]
 setup(c, allocator_url=os.environ["TEST_ALLOCATOR_URL"], allocator_token=os.environ["MIG_ALLOCATOR_TOKEN"])
-c.JupyterHub.spawner_class = Lagging
+c.JupyterHub.spawner_class = os.environ["TEST_SPAWNER_CLASS"] or Lagging
 c.MIGSpawner.menu = [
     {"id": "none", "display_name": "No GPU", "none": True, "default": True},
     {"id": "small", "display_name": "Small slice", "profile": "1g.10gb", "mem_limit": "512M"},
@@ -92,7 +92,7 @@ c.MIGSpawner.menu = [
 ]
 c.MIGSpawner.queue_timeout = 60
 c.MIGSpawner.allocator_timeout = 3
-c.KubeSpawner.namespace = "default"
+c.KubeSpawner.namespace = os.environ["TEST_NAMESPACE"]
 c.KubeSpawner.image = "notebook:1"
 c.KubeSpawner.cmd = [sys.executable, os.environ["TEST_SERVER"]]
 c.KubeSpawner.start_timeout = 30
