@@ -61,8 +61,8 @@ class QuotaRule:
 
     def __str__(self) -> str:
         whom = ", ".join(sorted(self.users | self.groups))
-        within = "" if self.window is None else f" within {self.window}"
-        return f"{self.limit:g} {self.unit}{within} per {self.scope}" + (f" ({whom})" if whom else "")
+        within = "" if self.window is None else f" within {self.window.total_seconds() / 3600:g} hours"
+        return f"{self.limit:g} {self.unit.replace('_', ' ')}{within} per {self.scope}" + (f" ({whom})" if whom else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ def _differences(old: Menu, new: Menu) -> Iterator[str]:
         if before != after:
             yield f"{name}: {str(before) or 'nothing'} became {str(after) or 'nothing'}"
     if old.quotas != new.quotas:
-        yield from (f"the quota {rule} is new" for rule in new.quotas if rule not in old.quotas)
-        yield from (f"the quota {rule} is gone" for rule in old.quotas if rule not in new.quotas)
+        # Of rules that read the same, such as one with another contact, nothing is to be told.
+        before_rules, after_rules = [str(rule) for rule in old.quotas], [str(rule) for rule in new.quotas]
+        yield from (f"the quota {rule} is new" for rule in after_rules if rule not in before_rules)
+        yield from (f"the quota {rule} is gone" for rule in before_rules if rule not in after_rules)
     for entry in new:
         before_entry = old.get(entry.id)
         if before_entry is None:

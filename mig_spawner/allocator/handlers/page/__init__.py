@@ -7,6 +7,7 @@ from typing import Final
 
 from mig_spawner.allocator.handlers.page.base import PageHandler
 from mig_spawner.allocator.handlers.page.fleet import Map
+from mig_spawner.allocator.handlers.page.layout import Approve, Layouts, Reject
 from mig_spawner.allocator.handlers.page.lease import End, Leases, Queue
 from mig_spawner.allocator.handlers.page.menu import Menu
 from mig_spawner.allocator.handlers.page.node import Cordon, Drain, Node, Nodes, Uncordon
@@ -29,6 +30,9 @@ PAGES: Final[Sequence[tuple[str, type[PageHandler]]]] = (
     ("admin/nodes/{node}/cordon", Cordon),
     ("admin/nodes/{node}/uncordon", Uncordon),
     ("admin/nodes/{node}/drain", Drain),
+    ("admin/layouts", Layouts),
+    ("admin/layouts/{reshape}/approve", Approve),
+    ("admin/layouts/{reshape}/reject", Reject),
     ("admin/menu", Menu),
     ("admin/quotas", QuotaPage),
     ("admin/usage", UsagePage),

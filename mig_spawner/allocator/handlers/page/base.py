@@ -37,6 +37,8 @@ class Did(StrEnum):
     CORDONED = "cordoned"
     UNCORDONED = "uncordoned"
     DRAINED = "drained"
+    APPROVED = "approved"
+    REJECTED = "rejected"
 
     @property
     def sentence(self) -> str:
@@ -49,6 +51,8 @@ _DONE: Final = {
     Did.ENDED: "The lease was ended. Its slice is given on when its pod is gone and its device idle.",
     Did.CORDONED: "The node is cordoned: nothing more is granted on it.",
     Did.UNCORDONED: "Slices of the node are granted again.",
+    Did.APPROVED: "It was approved. Nothing is granted on that GPU until its agent has cut it.",
+    Did.REJECTED: "It is not to be, or no longer. What is in use stays until it is given back.",
     Did.DRAINED: "The node is cordoned and its leases end. It is empty when the pods are gone.",
 }
 
