@@ -7,7 +7,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
-from mig_spawner.domain.policy import DEFAULT_POLICY
+from mig_spawner.domain.policy import DEFAULT_POLICY, Apart
 from mig_spawner.domain.queue import STARVATION_AFTER
 
 NO_POOL: Final = "default"
@@ -33,6 +33,7 @@ class Setting:
         claim_window: a slice that is ready for somebody who has left passes on if it is not claimed within this time.
         watches_pods: a pod watch runs; without it only heartbeats and processes tell that a holder lives.
         pools: names of pools, each with the patterns of its nodes.
+        keep_apart: groups that never share a GPU.
     """
 
     node_silent_after: timedelta = timedelta(seconds=60)
@@ -48,6 +49,7 @@ class Setting:
     claim_window: timedelta = timedelta(seconds=600)
     watches_pods: bool = False
     pools: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    keep_apart: tuple[Apart, ...] = ()
 
     def pool_of(self, node: str) -> str:
         """The first pool that names a node."""

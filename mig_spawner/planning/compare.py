@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from mig_spawner.domain.fleet import GPUState
-from mig_spawner.domain.policy import UNKNOWN
+from mig_spawner.domain.policy import UNKNOWN, Rules
 from mig_spawner.domain.policy.priced.rehearsal import Traffic
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.bound import Repack
@@ -93,6 +93,7 @@ def compare(
     effort: Effort = Effort(),
     *,
     quota: Mapping[str, float] | None = None,
+    apart: Rules = (),
     fleets: Mapping[str, Sequence[GPUState]] | None = None,
     step: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
@@ -100,6 +101,7 @@ def compare(
 
     Args:
         quota: the part of the fleet, in GPUs, that a group may have at most.
+        apart: the groups that never share a GPU.
         fleets: GPUs under layouts that have no name of ours, by the name that setups call them.
         step: told after each run what comes next.
     """
@@ -111,7 +113,9 @@ def compare(
         first: list[float] | None = None
         for setup in setups:
             step(f"{scenario.name}: {setup}")
-            parts = [part for trace in traces for part in _run(scenario, setup, trace, effort, quota, fleets or {})]
+            parts = [
+                part for trace in traces for part in _run(scenario, setup, trace, effort, quota, apart, fleets or {})
+            ]
             slices = [_slices(part) for part in parts]
             rows.append(_row(scenario.name, setup, parts, first))
             first = first or slices
@@ -134,6 +138,7 @@ def _run(
     trace: Trace,
     effort: Effort,
     quota: Mapping[str, float] | None,
+    apart: Rules,
     fleets: Mapping[str, Sequence[GPUState]],
 ) -> list[Outcome]:
     demand = scenario.told or demand_of(trace, scenario.gpus)
@@ -149,6 +154,7 @@ def _run(
         demand=demand,
         rule=RULES[setup.rule],
         quota=None if quota is None else quota_of(quota),
+        apart=apart,
         warm_up=scenario.warm_up,
         end=inf if scenario.end is None else scenario.end,
         parts=1 if scenario.seeded else BATCHES,

@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from mig_spawner.domain.fleet import Decision
+from mig_spawner.domain.policy import Apart
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.simulation import Quota, Refuse, Rule
 from mig_spawner.planning.trace import Arrival
@@ -33,6 +34,15 @@ def quota_of(most: Mapping[str, float]) -> Quota:
         return used < most[arrival.group]
 
     return allowed
+
+
+def parse_apart(texts: Sequence[str]) -> tuple[Apart, ...]:
+    """Read `physics,clinic` several times.
+
+    Raises:
+        InvalidRequest: with a sentence that says what to write instead.
+    """
+    return tuple(Apart(frozenset(filter(None, (name.strip() for name in text.split(","))))) for text in texts)
 
 
 def parse_quota(texts: Sequence[str]) -> dict[str, float] | None:

@@ -14,7 +14,7 @@ from math import inf
 from typing import Protocol
 
 from mig_spawner.domain.fleet import Decision, GPUState
-from mig_spawner.domain.policy import UNKNOWN, Demand, Ranking
+from mig_spawner.domain.policy import UNKNOWN, Demand, Ranking, Rules
 from mig_spawner.domain.queue import STARVATION_AFTER
 from mig_spawner.domain.request import Request
 from mig_spawner.planning.stage import Stage, share_of
@@ -104,7 +104,8 @@ class Refuse:
     ) -> Iterator[tuple[Waiter, Decision]]:
         del now
         for waiter in waiting:
-            decision = stage.choose(waiter.arrival.request) if allowed(waiter) else None
+            arrival = waiter.arrival
+            decision = stage.choose(arrival.request, arrival.groups) if allowed(waiter) else None
             if decision is not None:
                 yield waiter, decision
 
@@ -122,6 +123,7 @@ class Course:
         demand: for measuring fragmentation.
         rule: makes the rule for who waits, and who is served first; each run has its own.
         quota: who may have what; None for everybody everything.
+        apart: the groups that never share a GPU.
         warm_up: seconds at the beginning that do not count.
         end: seconds at which the run ends.
         parts: into how many parts of equal length the time that counts is divided.
@@ -132,6 +134,7 @@ class Course:
     demand: Demand = UNKNOWN
     rule: Callable[[], Rule] = Refuse
     quota: Quota | None = None
+    apart: Rules = ()
     warm_up: float = 0.0
     end: float = inf
     parts: int = 1
@@ -161,7 +164,7 @@ class _Play:
         self._borders = [*(course.warm_up + (n + 1) * length for n in range(course.parts - 1)), inf]
         """Where each part of the time ends."""
         self._part_now = 0
-        self._stage = Stage(fleet, course.ranking, course.demand)
+        self._stage = Stage(fleet, course.ranking, course.demand, apart=course.apart)
         self._placed = placed
         self._gpus = list({id(state.gpu.profiles): state.gpu for state in fleet}.values())
         self._shares: dict[Request, float] = {}
@@ -217,7 +220,7 @@ class _Play:
         for waiter, decision in self._rule.serve(self._stage, waiting, self._now, self._allowed):
             del self._waiting[waiter.number]
             arrival = waiter.arrival
-            self._stage.start(decision, self._now + arrival.duration)
+            self._stage.start(decision, self._now + arrival.duration, arrival.groups)
             self._running[waiter.number] = arrival, decision
             if arrival.duration < inf:
                 heappush(self._events, (self._now + arrival.duration, waiter.number, False))

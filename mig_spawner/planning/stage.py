@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.gpu import GPU, Engines, Layout
-from mig_spawner.domain.policy import UNKNOWN, Demand, Index, Ranking, first_fit
+from mig_spawner.domain.policy import UNKNOWN, Demand, Index, Ranking, Rules, concerned, first_fit, forbidding
 from mig_spawner.domain.policy.demand import PARTS
 from mig_spawner.domain.policy.fragmentation import useless
 from mig_spawner.domain.request import Request
 
-Held = tuple[Decision, float]
-"""What is on a GPU, and the second at which it ends."""
+
+class Held(NamedTuple):
+    """What is on a GPU, the second at which it ends, and the groups of who has it."""
+
+    decision: Decision
+    until: float
+    groups: frozenset[str]
 
 
 class Stage:
     """A fleet that is kept. It decides as the allocator decides, by an `Index`."""
 
-    def __init__(self, fleet: Sequence[GPUState], ranking: Ranking, demand: Demand = UNKNOWN) -> None:
-        """`demand` is for measuring fragmentation only."""
+    def __init__(
+        self, fleet: Sequence[GPUState], ranking: Ranking, demand: Demand = UNKNOWN, *, apart: Rules = ()
+    ) -> None:
+        """`demand` is for measuring fragmentation only; `apart` are the groups that never share a GPU."""
+        self.apart = apart
         self.states = {state.gpu.gpu_uuid: state for state in fleet}
         self._standing = {uuid: state.layout for uuid, state in self.states.items()}
         self._held: dict[str, list[Held]] = {uuid: [] for uuid in self.states}
@@ -45,17 +54,34 @@ class Stage:
         """Whether anything at all could be served now."""
         return self._index.has_room
 
-    def choose(self, request: Request) -> Decision | None:
-        return self._index.choose(request)
+    def choose(self, request: Request, groups: frozenset[str] = frozenset()) -> Decision | None:
+        """Where somebody with these groups would be served now."""
+        shut = self._shut(groups)
+        for uuid in shut:
+            self._index.put(replace(self.states[uuid], unavailable="kept apart", devices=()))
+        try:
+            return self._index.choose(request)
+        finally:
+            for uuid in shut:
+                self._index.put(self.states[uuid])
+
+    def _shut(self, groups: frozenset[str]) -> list[str]:
+        if not concerned(self.apart, groups):
+            return []
+        return [
+            uuid
+            for uuid, held in self._held.items()
+            if any(forbidding(self.apart, groups, one.groups) is not None for one in held)
+        ]
 
     def held(self, gpu_uuid: str) -> Sequence[Held]:
         """What is on a GPU."""
         return self._held[gpu_uuid]
 
-    def start(self, decision: Decision, until: float = inf) -> None:
-        """Put a decision of this moment on its GPU, to stay until then."""
+    def start(self, decision: Decision, until: float = inf, groups: frozenset[str] = frozenset()) -> None:
+        """Put a decision of this moment for somebody with these groups on its GPU, to stay until then."""
         uuid = decision.gpu.gpu_uuid
-        self._held[uuid].append((decision, until))
+        self._held[uuid].append(Held(decision, until, groups))
         self.active += len(self._held[uuid]) == 1
         layout = self.states[uuid].layout
         if decision.cut or decision.profile is None:
@@ -67,19 +93,19 @@ class Stage:
         """Take off what was started."""
         uuid = decision.gpu.gpu_uuid
         held = self._held[uuid]
-        held.remove(next(h for h in held if h[0].placement == decision.placement))
+        held.remove(next(h for h in held if h.decision.placement == decision.placement))
         self.active -= not held
         layout = self._standing[uuid]
         if decision.cut or decision.profile is None:
-            for other, _ in held:
-                layout = layout.with_taken(other.placement, _engines(other))
+            for other in held:
+                layout = layout.with_taken(other.decision.placement, _engines(other.decision))
         self._put(uuid, layout, decision)
         self.taken -= decision.share
 
     def _put(self, uuid: str, layout: Layout, decision: Decision) -> None:
         before = self.states[uuid]
         if decision.profile is not None and not decision.cut:
-            places = {held.placement for held, _ in self._held[uuid]}
+            places = {held.decision.placement for held in self._held[uuid]}
             devices = tuple(replace(d, idle=d.placement not in places) for d in before.devices)
             state = replace(before, devices=devices)
         else:

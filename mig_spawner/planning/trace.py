@@ -44,6 +44,11 @@ class Arrival:
     holder: str = ""
     wait: float = inf
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """As rules about groups want it."""
+        return frozenset((self.group,)) if self.group else frozenset()
+
 
 Trace = Sequence[Arrival]
 """Arrivals in order of time."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Final
 
 from mig_spawner.domain.fleet import Decision
@@ -37,7 +36,7 @@ class InOrder:
         for waiter in waiting:
             if not allowed(waiter):
                 continue
-            decision = stage.choose(waiter.arrival.request)
+            decision = stage.choose(waiter.arrival.request, waiter.arrival.groups)
             if decision is None:
                 return
             yield waiter, decision
@@ -66,12 +65,20 @@ class Queue:
         earmarks = self._earmarks()
         if len(waiting) == 1 and not earmarks:
             # Alone in line: there is nobody to be held back by.
-            decision = stage.choose(waiting[0].arrival.request) if allowed(waiting[0]) else None
+            first = waiting[0].arrival
+            decision = stage.choose(first.request, first.groups) if allowed(waiting[0]) else None
             if decision is not None:
                 yield waiting[0], decision
             return
         waiters = {self._leases[waiter.number].lease_id: waiter for waiter in waiting}
-        board = Board(self._outlooks(stage, moment), stage.ranking, moment, memory=self._memory, earmarks=earmarks)
+        board = Board(
+            self._outlooks(stage, moment),
+            stage.ranking,
+            moment,
+            memory=self._memory,
+            earmarks=earmarks,
+            apart=stage.apart,
+        )
         for turn in Line(board).serve(self._leases[w.number] for w in waiting if allowed(w)):
             yield waiters[turn.lease.lease_id], turn.decision
 
@@ -83,11 +90,12 @@ class Queue:
             request=arrival.request,
             queued_at=_moment(arrival.at),
             duration_s=arrival.duration if self._agreed and arrival.duration < FAR else None,
+            groups=arrival.groups,
         )
 
     def _outlooks(self, stage: Stage, now: datetime) -> list[Outlook]:
         return [
-            Outlook(state, now, tuple(stay_of(decision, self._end(until)) for decision, until in stage.held(uuid)))
+            Outlook(state, now, tuple(stay_of(h.decision, self._end(h.until), h.groups) for h in stage.held(uuid)))
             for uuid, state in stage.states.items()
         ]
 
@@ -98,7 +106,10 @@ class Queue:
         """As the allocator's timer does. Nothing is placed between two events, so it is early enough at the next one."""
         leases = [self._leases[number] for number in numbers]
         starved = [lease for lease in leases if now - lease.queued_at >= self._starvation_after]
-        outlooks = partial(self._outlooks, stage, now)
+
+        def outlooks(lease: Queued) -> list[Outlook]:
+            return [outlook.seen_by(stage.apart, lease.groups) for outlook in self._outlooks(stage, now)]
+
         for lease, gpu_uuid in earmark_heads(starved, self._earmarks(), stage.states, outlooks):
             self._leases[int(lease.lease_id)] = replace(lease, earmark=gpu_uuid)
 

@@ -24,6 +24,7 @@ def board_of(ledger: Ledger) -> Board:
         ledger.now,
         memory=ledger.memory,
         earmarks=ledger.tx.earmarks(),
+        apart=ledger.setting.keep_apart,
     )
 
 
@@ -63,7 +64,7 @@ def _stay(state: GPUState, lease: Holding, until: datetime | None) -> Stay:
     profile = None if grant.profile_id is None else state.gpu.profile_by_id(grant.profile_id)
     mask = state.gpu.whole.mask if grant.profile_id is None else grant.placement.mask
     engines = Engines() if profile is None else profile.engines
-    return Stay(mask, engines, until, frees=grant.cut or grant.profile_id is None)
+    return Stay(mask, engines, until, frees=grant.cut or grant.profile_id is None, groups=lease.groups)
 
 
 def agreed_end(ledger: Ledger, lease: Holding) -> datetime | None:

@@ -61,6 +61,7 @@ def _candidates(ledger: Ledger, lease: Lease, queue: Queue) -> Sequence[Candidat
 def _places(ledger: Ledger, lease: Lease) -> Iterator[tuple[Start, int, int, Outlook, Spot]]:
     """The best place of every GPU for each choice, as if this lease had none; and the place that it has."""
     mine = None if isinstance(lease, Queued) or lease.grant is None else lease.grant
+    apart = ledger.setting.keep_apart
     for number, outlook in enumerate(outlooks_of(ledger)):
         here = mine is not None and mine.placement.gpu_uuid == outlook.state.gpu.gpu_uuid
         seen = _without(outlook, lease) if here else outlook
@@ -70,10 +71,11 @@ def _places(ledger: Ledger, lease: Lease) -> Iterator[tuple[Start, int, int, Out
                 device = None if mine.cut or profile is None else _device_at(seen.state, mine.placement.start)
                 yield Start(0, ledger.now), choice, number, seen, Spot(mine.placement, profile, device)
                 continue
-            decision = Board((seen,), ledger.ranking, ledger.now).choose(request)
+            shut = seen.apart(apart, lease.groups) is not None
+            decision = None if shut else Board((seen,), ledger.ranking, ledger.now).choose(request)
             if decision is not None:
                 yield Start(0, ledger.now), choice, number, seen, _spot(decision)
-            elif (found := seen.earliest((request,))) is not None:
+            elif (found := seen.seen_by(apart, lease.groups).earliest((request,))) is not None:
                 yield found[0], choice, number, seen, found[1]
 
 
@@ -110,6 +112,10 @@ def _candidate(
     mine = None if isinstance(lease, Queued) or lease.grant is None else lease.grant
     chosen = mine is not None and mine.placement == place
     free = chosen or (start == Start(0, ledger.now) and state.unavailable is None)
+    shut = None if chosen else outlook.apart(ledger.setting.keep_apart, lease.groups)
+    verdict = _verdict(queue, lease, place.gpu_uuid, start, chosen=chosen, free=free)
+    if shut is not None:
+        verdict = f"Somebody of the group {shut} is on it, and the groups are kept apart."
     ranked = profile is not None and spot.device_uuid is None and free
     rank = ledger.ranking(state.layout, profile, place.start) if ranked and profile is not None else None
     return CandidateDocument(
@@ -124,7 +130,7 @@ def _candidate(
         rank=None if rank is None else (rank[0], rank[1]),
         starts=None if start.unknown else start.at,
         unknown=start.unknown,
-        verdict=_verdict(queue, lease, place.gpu_uuid, start, chosen=chosen, free=free),
+        verdict=verdict,
         fragmentation=lost.sentence if not free and (lost := stranded(state, ledger.demand)) is not None else "",
     )
 

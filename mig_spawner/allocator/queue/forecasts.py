@@ -152,6 +152,7 @@ def foreseen(
             ledger.now,
             memory=memory,
             earmarks=earmarks,
+            apart=ledger.setting.keep_apart,
         )
         for end, memory in zip((lambda lease: ends(lease)[0], lambda lease: ends(lease)[1]), memories, strict=True)
     ]

@@ -10,7 +10,7 @@ from mig_spawner.allocator.quota.check import waits_for_quota, within_quota
 from mig_spawner.allocator.quota.use import Use
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.lease import Queued
-from mig_spawner.domain.queue import could_serve, earmark_heads
+from mig_spawner.domain.queue import Outlook, could_serve, earmark_heads
 
 
 def forgive(ledger: Ledger) -> None:
@@ -46,10 +46,14 @@ def earmark(ledger: Ledger) -> None:
     if not starved:
         return
     states = {state.gpu.gpu_uuid: state for state in ledger.fleet}
-    for lease, gpu_uuid in earmark_heads(starved, ledger.tx.earmarks(), states, lambda: outlooks_of(ledger)):
+    for lease, gpu_uuid in earmark_heads(starved, ledger.tx.earmarks(), states, lambda lease: _seen_by(ledger, lease)):
         waited = (ledger.now - lease.queued_at).total_seconds()
         why = f"it has waited for {waited:.0f} s: {gpu_uuid} is kept for it, nothing new is placed there"
         ledger.move(lease, replace(lease, earmark=gpu_uuid), why)
+
+
+def _seen_by(ledger: Ledger, lease: Queued) -> list[Outlook]:
+    return [outlook.seen_by(ledger.setting.keep_apart, lease.groups) for outlook in outlooks_of(ledger)]
 
 
 def _give_up(ledger: Ledger, earmarks: dict[str, str]) -> None:

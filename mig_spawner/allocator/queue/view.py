@@ -12,6 +12,7 @@ from mig_spawner.allocator.queue.board import line_of
 from mig_spawner.allocator.quota.check import waits_for_quota, within_quota
 from mig_spawner.allocator.quota.use import Use
 from mig_spawner.domain.lease import Queued
+from mig_spawner.domain.policy import concerned
 from mig_spawner.domain.queue import Line, could_serve
 from mig_spawner.domain.queue.board import Choices
 from mig_spawner.wire.lease import HolderDocument
@@ -88,6 +89,20 @@ def entry(ledger: Ledger, queue: Queue, number: int, viewer: Viewer) -> QueueEnt
     )
 
 
+def _shut_by(ledger: Ledger, queue: Queue, lease: Queued, serving: Mapping[str, str | None]) -> str | None:
+    """The group that keeps a lease off all GPUs that could serve it; None if there is another one."""
+    apart, group = ledger.setting.keep_apart, None
+    if not concerned(apart, lease.groups):
+        return None
+    for gpu_uuid, trouble in serving.items():
+        outlook = queue.line.board.outlook(gpu_uuid)
+        if trouble is None and outlook is not None:
+            group = outlook.apart(apart, lease.groups)
+            if group is None:
+                return None
+    return group
+
+
 def why_waiting(ledger: Ledger, queue: Queue, lease: Queued) -> str:
     """Why it is not served now, a sentence."""
     if quota := waits_for_quota(Use(ledger, waiting=False), lease):
@@ -101,6 +116,8 @@ def why_waiting(ledger: Ledger, queue: Queue, lease: Queued) -> str:
         return "It avoids every GPU that could serve it, since it could not be made or used there. They are tried again soon."
     if lease.earmark is not None:
         return f"It has waited so long that GPU {lease.earmark} is being emptied for it."
+    if group := _shut_by(ledger, queue, lease, serving):
+        return f"Somebody of the group {group} has a slice on every GPU that could serve it, and the groups are kept apart."
     ahead = queue.line.held_back.get(lease.lease_id)
     if ahead is not None:
         return f"Something is free, but to have it would make number {queue.position(ahead.lease_id)} begin later."

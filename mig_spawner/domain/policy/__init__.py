@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mig_spawner.domain.policy.apart import Apart, keep_apart
+from mig_spawner.domain.policy.apart import Apart, Rules, concerned, forbidding
 from mig_spawner.domain.policy.base import Policy, Rank, Ranking
 from mig_spawner.domain.policy.choice import choose
 from mig_spawner.domain.policy.demand import UNKNOWN, Demand
@@ -36,14 +36,16 @@ __all__ = [
     "Policy",
     "Rank",
     "Ranking",
+    "Rules",
     "Stranded",
     "best_fit",
     "choose",
+    "concerned",
     "driver_order",
     "expected_fragmentation",
     "explain",
     "first_fit",
-    "keep_apart",
+    "forbidding",
     "make_plan",
     "min_fragmentation",
     "planned",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 
-from mig_spawner.domain.fleet import GPUState
 from mig_spawner.errors import InvalidRequest
 
 
@@ -28,29 +27,15 @@ class Apart:
         return min(there ^ here) if here and there and here != there else None
 
 
-def keep_apart(
-    fleet: Sequence[GPUState],
-    rules: Collection[Apart],
-    mine: Collection[str],
-    occupants: Mapping[str, Collection[frozenset[str]]],
-) -> Sequence[GPUState]:
-    """The fleet as somebody with these groups may use it: GPUs that a rule forbids are unavailable, and say why.
-
-    Args:
-        occupants: the groups of each holder who has something on a GPU, by `gpu_uuid`.
-    """
-    if not any(rule.groups.intersection(mine) for rule in rules):
-        return fleet
-    return [_seen(state, rules, mine, occupants.get(state.gpu.gpu_uuid, ())) for state in fleet]
+Rules = Collection[Apart]
 
 
-def _seen(
-    state: GPUState, rules: Collection[Apart], mine: Collection[str], occupants: Collection[frozenset[str]]
-) -> GPUState:
-    if state.unavailable is not None:
-        return state
-    found = (rule.forbids(mine, theirs) for rule in rules for theirs in occupants)
-    group = next((group for group in found if group is not None), None)
-    return (
-        state if group is None else replace(state, unavailable=f"group {group} is kept apart on {state.gpu.gpu_uuid}")
-    )
+def forbidding(rules: Rules, mine: Collection[str], theirs: Collection[str]) -> str | None:
+    """The group because of which these two may not share a GPU, by any of these rules; None if they may."""
+    found = (rule.forbids(mine, theirs) for rule in rules)
+    return next((group for group in found if group is not None), None)
+
+
+def concerned(rules: Rules, mine: Collection[str]) -> frozenset[str]:
+    """The groups of somebody that any of these rules speaks of; empty for whoever may be anybody's neighbour."""
+    return frozenset(group for rule in rules for group in rule.groups.intersection(mine))

@@ -9,7 +9,7 @@ from typing import Final
 
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.gpu import Placement
-from mig_spawner.domain.policy import Index, Ranking
+from mig_spawner.domain.policy import Index, Ranking, Rules, concerned
 from mig_spawner.domain.queue.outlook import Outlook, Start
 from mig_spawner.domain.request import Request
 
@@ -47,6 +47,7 @@ class Board:
 
     Attributes:
         earmarks: which GPU is kept for which lease, by `gpu_uuid`; nothing is chosen on these.
+        apart: the groups that never share a GPU.
     """
 
     def __init__(
@@ -57,9 +58,11 @@ class Board:
         *,
         memory: Memory | None = None,
         earmarks: Mapping[str, str] | None = None,
+        apart: Rules = (),
     ) -> None:
         self.now = now
         self.earmarks = dict(earmarks or {})
+        self.apart = apart
         self._ranking = ranking
         self._outlooks = {outlook.state.gpu.gpu_uuid: outlook for outlook in outlooks}
         self._index = Index((outlook.state for outlook in self._outlooks.values()), ranking)
@@ -86,6 +89,12 @@ class Board:
         """The same on one GPU, shown or not."""
         outlook = self._outlooks.get(gpu_uuid)
         return None if outlook is None else Index((outlook.state,), self._ranking).choose(request)
+
+    def forbidden(self, groups: frozenset[str]) -> list[str]:
+        """The GPUs on which somebody is from whom a holder with these groups is kept apart."""
+        if not concerned(self.apart, groups):
+            return []
+        return [uuid for uuid, outlook in self._outlooks.items() if outlook.apart(self.apart, groups) is not None]
 
     def hide(self, gpu_uuid: str) -> bool:
         """Choose nothing on this GPU until it is shown again. False if there is none."""
@@ -122,10 +131,10 @@ class Board:
                 place = Placement(decision.gpu.gpu_uuid, start, profile.size)
                 yield Decision(decision.node, decision.gpu, place, profile, None, cut=True)
 
-    def grant(self, decision: Decision, until: datetime | None) -> None:
-        """Put a grant on its GPU."""
+    def grant(self, decision: Decision, until: datetime | None, groups: frozenset[str] = frozenset()) -> None:
+        """Put a grant to somebody with these groups on its GPU."""
         gpu_uuid = decision.gpu.gpu_uuid
-        self._outlooks[gpu_uuid] = outlook = self._outlooks[gpu_uuid].granting(decision, until)
+        self._outlooks[gpu_uuid] = outlook = self._outlooks[gpu_uuid].granting(decision, until, groups)
         # Whoever had it earmarked has been served: it is everybody's again.
         self.earmarks.pop(gpu_uuid, None)
         self._index.put(outlook.state)

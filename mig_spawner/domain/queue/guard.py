@@ -38,7 +38,7 @@ class Guard:
         until = start.at + timedelta(seconds=duration or 0) + self._settle_after if known else None
         device = spot.device_uuid is not None
         engines = NO_ENGINES if spot.profile is None or device else spot.profile.engines
-        return Stay(spot.placement.mask, engines, until, frees=not device)
+        return Stay(spot.placement.mask, engines, until, frees=not device, groups=self.lease.groups)
 
     @property
     def gpu_uuid(self) -> str | None:
@@ -81,8 +81,10 @@ class Guards:
     def near(self) -> Sequence[Guard]:
         return self._near
 
-    def refusing(self, decision: Decision, until: datetime | None) -> Queued | None:
-        """Whose start a grant would push back; None if nobody's, so that it may be made.
+    def refusing(
+        self, decision: Decision, until: datetime | None, groups: frozenset[str] = frozenset()
+    ) -> Queued | None:
+        """Whose start a grant to somebody with these groups would push back; None if nobody's, so that it may be made.
 
         A grant on a GPU that turns out to be better for somebody than what is kept for him is refused, and that is kept instead.
         """
@@ -94,18 +96,20 @@ class Guards:
             if gpu_uuid not in lease.avoid and could_serve(outlook.state, lease.choices):
                 return lease
         for guard in self._near:
-            if self._refuses(guard, outlook, decision, until):
+            if self._refuses(guard, outlook, decision, until, groups):
                 return guard.lease
         return None
 
-    def _refuses(self, guard: Guard, outlook: Outlook, decision: Decision, until: datetime | None) -> bool:
+    def _refuses(
+        self, guard: Guard, outlook: Outlook, decision: Decision, until: datetime | None, groups: frozenset[str]
+    ) -> bool:
         gpu_uuid = decision.gpu.gpu_uuid
         if gpu_uuid in guard.lease.avoid:
             return False
         before = outlook.keeping(*self._kept(gpu_uuid, ahead_of=guard))
         kept = guard.kept
         if kept is None or guard.gpu_uuid != gpu_uuid:
-            found = before.earliest(guard.lease.choices)
+            found = self._seen(before, guard).earliest(guard.lease.choices)
             if found is None or (kept is not None and kept[0] <= found[0]):
                 return False
             if guard.gpu_uuid is not None:
@@ -113,8 +117,12 @@ class Guards:
             guard.kept = kept = found
             self._seek_again(behind=guard)
         start, spot = kept
-        after = before.granting(decision, until).start_at(spot)
+        after = self._seen(before.granting(decision, until, groups), guard).start_at(spot)
         return after is None or after > start
+
+    def _seen(self, outlook: Outlook, guard: Guard) -> Outlook:
+        """A GPU for a lease that is guarded: who is kept apart from it is in its way."""
+        return outlook.seen_by(self._board.apart, guard.lease.groups) if self._board.apart else outlook
 
     def _kept(self, gpu_uuid: str, *, ahead_of: Guard) -> list[Stay]:
         kept = []
@@ -149,7 +157,8 @@ class Guards:
                 continue
             if self._board.earmarks.get(gpu_uuid, lease.lease_id) != lease.lease_id:
                 continue
-            found = outlook.keeping(*self._kept(gpu_uuid, ahead_of=guard)).earliest(lease.choices)
+            before = outlook.keeping(*self._kept(gpu_uuid, ahead_of=guard))
+            found = self._seen(before, guard).earliest(lease.choices)
             if found is not None and (guard.kept is None or found[0] < guard.kept[0]):
                 guard.kept = found
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.lease import Queued
+from mig_spawner.domain.policy import concerned
 from mig_spawner.domain.queue.board import Board
 from mig_spawner.domain.queue.guard import Guards
 from mig_spawner.domain.request import Request
@@ -72,13 +73,13 @@ class Line:
 
     def turn(self, lease: Queued) -> Turn | None:
         """Serve one who comes behind all that were asked before, or guard it."""
-        kind = (lease.choices, lease.avoid, lease.duration_s)
+        kind = (lease.choices, lease.avoid, lease.duration_s, concerned(self.board.apart, lease.groups))
         if lease.earmark is not None or kind not in self._hopeless:
             refused = False
             for number, request in enumerate(lease.choices):
                 decision = self._decide(lease, request)
                 if decision is not None and self._allows(lease, decision):
-                    self.board.grant(decision, self.until(lease))
+                    self.board.grant(decision, self.until(lease), lease.groups)
                     return Turn(lease, decision, number)
                 refused |= decision is not None
             if refused:
@@ -96,11 +97,12 @@ class Line:
         return self.board.now + timedelta(seconds=lease.duration_s) + self._settle_after
 
     def _decide(self, lease: Queued, request: Request) -> Decision | None:
-        if lease.earmark is not None:
+        shut = {*lease.avoid, *self.board.forbidden(lease.groups)}
+        if lease.earmark is not None and lease.earmark not in shut:
             decision = self.board.choose_on(request, lease.earmark)
             if decision is not None:
                 return decision
-        hidden = [gpu_uuid for gpu_uuid in lease.avoid if self.board.hide(gpu_uuid)]
+        hidden = [gpu_uuid for gpu_uuid in sorted(shut) if self.board.hide(gpu_uuid)]
         try:
             for _ in range(TRIES):
                 decision = self.board.choose(request)
@@ -112,7 +114,7 @@ class Line:
                 if self.board.hide(decision.gpu.gpu_uuid):
                     hidden.append(decision.gpu.gpu_uuid)
                 for gpu_uuid in self.guards.given_up():
-                    if gpu_uuid in hidden and gpu_uuid not in lease.avoid:
+                    if gpu_uuid in hidden and gpu_uuid not in shut:
                         hidden.remove(gpu_uuid)
                         self.board.show(gpu_uuid)
             return None
@@ -122,7 +124,7 @@ class Line:
 
     def _harmless(self, lease: Queued, decision: Decision) -> Decision | None:
         for place in self.board.places(decision):
-            ahead = self.guards.refusing(place, self.until(lease))
+            ahead = self.guards.refusing(place, self.until(lease), lease.groups)
             if ahead is None:
                 return place
             self.held_back.setdefault(lease.lease_id, ahead)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from mig_spawner.domain.fleet import Decision, Device, GPUState
 from mig_spawner.domain.gpu import Engines, Placement, Profile
+from mig_spawner.domain.policy.apart import Rules, forbidding
 from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 
 NO_ENGINES: Final = Engines()
@@ -38,12 +39,14 @@ class Stay:
     Attributes:
         until: when its memory slices are expected to be free again; None if nobody knows.
         frees: whether its slices can be cut anew afterwards. The instance under a lease on an admin's partition stays.
+        groups: of its holder, as far as it has one.
     """
 
     mask: int
     engines: Engines = NO_ENGINES
     until: datetime | None = None
     frees: bool = True
+    groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +178,30 @@ class Outlook:
         """The same GPU with these places kept for leases that wait, instead of those that were kept before."""
         return self if kept == self.kept else replace(self, kept=kept)
 
-    def granting(self, decision: Decision, until: datetime | None) -> Outlook:
-        """The same GPU after a grant here."""
-        return Outlook(
-            granted_state(self.state, decision), self.now, (*self.stays, stay_of(decision, until)), self.kept
-        )
+    def granting(self, decision: Decision, until: datetime | None, groups: frozenset[str] = frozenset()) -> Outlook:
+        """The same GPU after a grant here to somebody with these groups."""
+        stay = stay_of(decision, until, groups)
+        return Outlook(granted_state(self.state, decision), self.now, (*self.stays, stay), self.kept)
+
+    def apart(self, rules: Rules, groups: frozenset[str]) -> str | None:
+        """The group because of which somebody with these groups may not have anything here now; None if they may."""
+        found = (forbidding(rules, groups, stay.groups) for stay in self.stays)
+        return next((group for group in found if group is not None), None)
+
+    def seen_by(self, rules: Rules, groups: frozenset[str]) -> Outlook:
+        """The same GPU for somebody with these groups: who is kept apart from them is in the way of every place on it."""
+        others = [stay for stay in (*self.stays, *self.kept) if forbidding(rules, groups, stay.groups) is not None]
+        if not others:
+            return self
+        whole = self.state.gpu.whole.mask
+        return replace(self, kept=(*self.kept, *(Stay(whole, until=stay.until) for stay in others)))
 
 
-def stay_of(decision: Decision, until: datetime | None) -> Stay:
-    """What a grant will be on its GPU."""
+def stay_of(decision: Decision, until: datetime | None, groups: frozenset[str] = frozenset()) -> Stay:
+    """What a grant to somebody with these groups will be on its GPU."""
     profile = decision.profile
     engines = Engines() if profile is None else profile.engines
-    return Stay(decision.placement.mask, engines, until, frees=decision.cut or profile is None)
+    return Stay(decision.placement.mask, engines, until, frees=decision.cut or profile is None, groups=groups)
 
 
 def granted_state(state: GPUState, decision: Decision) -> GPUState:

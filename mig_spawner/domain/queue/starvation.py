@@ -35,7 +35,7 @@ def earmark_heads(
     starved: Iterable[Queued],
     earmarks: Mapping[str, str],
     states: Mapping[str, GPUState],
-    outlooks: Callable[[], Iterable[Outlook]],
+    outlooks: Callable[[Queued], Iterable[Outlook]],
 ) -> Iterator[tuple[Queued, str]]:
     """A GPU for each head of those who have waited too long.
 
@@ -45,7 +45,7 @@ def earmark_heads(
         starved: in the order of the line.
         earmarks: which GPU is kept for which lease, by `gpu_uuid`.
         states: the fleet, by `gpu_uuid`.
-        outlooks: the fleet with what will happen on it; asked for only where a GPU is to be found.
+        outlooks: the fleet with what will happen on it, as this lease sees it; asked for only where a GPU is to be found.
     """
     taken, seen = dict(earmarks), set()
     for lease in starved:
@@ -55,7 +55,7 @@ def earmark_heads(
         seen.add(kind)
         if any(uuid in states and could_serve(states[uuid], lease.choices) for uuid in taken):
             continue
-        gpu_uuid = earmark_for(lease, outlooks(), taken)
+        gpu_uuid = earmark_for(lease, outlooks(lease), taken)
         if gpu_uuid is not None:
             taken[gpu_uuid] = lease.lease_id
             yield lease, gpu_uuid
