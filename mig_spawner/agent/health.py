@@ -8,8 +8,10 @@
 | bad | nothing of it can be known or touched | the node booted; often it has to be replaced |
 
 The numbers are NVIDIA's (documentation of the driver, "XID errors"). Errors that a person's program causes are no fault of the
-GPU; the list of those is the one that NVIDIA's device plugin leaves out as well. A reset needs every session with the driver to
-end, the agent's too, so an agent that starts has nothing to remember of what was announced before.
+GPU; the list of those is the one that NVIDIA's device plugin leaves out as well.
+
+What was announced before an agent began is not announced again. What of it still matters is seen all the same: in the counters, and
+in what newer drivers say a GPU needs to be well again, until it has had that.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mig_spawner.agent.driver.base import Event, Vitals
+from mig_spawner.agent.driver.base import Event, Recovery, Vitals
 from mig_spawner.wire.node import Health
 
 QUIET_S: Final = 600.0
@@ -87,7 +89,7 @@ class Record:
 
     def judge(self, gpu_uuid: str, vitals: Vitals, now: float) -> Verdict:
         """How a GPU is that answers."""
-        verdict = counted(vitals).or_worse(self._lasting.get(gpu_uuid, WELL))
+        verdict = counted(vitals).or_worse(self._lasting.get(gpu_uuid, WELL)).or_worse(asked(vitals))
         suspect, since = self._suspect.get(gpu_uuid, (WELL, now))
         return verdict.or_worse(suspect) if now - since < QUIET_S else verdict
 
@@ -108,6 +110,19 @@ def counted(vitals: Vitals) -> Verdict:
         what = "a faulty row of its memory could not be replaced"
         verdict = Verdict(Health.DRAINING, f"{what[0].upper()}{what[1:]}. Have it checked; a reset does not help.")
     return verdict
+
+
+def asked(vitals: Vitals) -> Verdict:
+    """How a GPU is by what its driver says it needs."""
+    match vitals.recovery:
+        case None:
+            return WELL
+        case Recovery.RESET:
+            return Verdict(Health.DRAINING, _sentence("its driver says that it needs a reset"))
+        case Recovery.BOOT:
+            return Verdict(Health.DRAINING, "Its driver says that the node needs a boot.")
+        case Recovery.OTHER:
+            return Verdict(Health.DRAINING, "Its driver says that it needs to be recovered. Ask nvidia-smi -q how.")
 
 
 def _sentence(what: str) -> str:

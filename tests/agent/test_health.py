@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mig_spawner.agent.driver.base import Event, Vitals
+from mig_spawner.agent.driver.base import Event, Recovery, Vitals
 from mig_spawner.agent.driver.fake import FakeDriver
 from mig_spawner.agent.health import QUIET_S, Record, counted
 from mig_spawner.agent.inventory import Observer
@@ -65,6 +65,22 @@ def test_what_is_counted(vitals: Vitals, health: Health, words: str) -> None:
     verdict = counted(vitals)
     assert verdict.health is health
     assert words in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("need", "words"),
+    [
+        (Recovery.RESET, "needs a reset. Reset it"),
+        (Recovery.BOOT, "the node needs a boot"),
+        (Recovery.OTHER, "nvidia-smi"),
+    ],
+)
+def test_what_is_needed_is_said_where_no_cause_is_known(need: Recovery, words: str) -> None:
+    health, reason = judged(vitals=Vitals(recovery=need))
+    assert health is Health.DRAINING
+    assert words in reason
+    assert judged(119, vitals=Vitals(recovery=need))[1].startswith("XID 119")
+    assert judged(79, vitals=Vitals(recovery=need))[0] is Health.BAD
 
 
 def test_a_suspect_gpu_is_well_again_when_it_was_quiet_and_a_draining_one_is_not() -> None:

@@ -62,6 +62,24 @@ def test_codes_become_errors_that_say_what_was_tried(value: int, kind: type[Driv
     assert str(error).startswith(f"NVML answered {value} (In use) when creating it.")
 
 
+@pytest.mark.parametrize(
+    ("action", "need"),
+    [
+        (0, None),
+        (1, "reset"),
+        (2, "boot"),
+        (3, "reset"),
+        (4, "reset"),
+        (5, "other"),
+        (6, "reset"),
+        (7, "boot"),
+        (8, "other"),
+    ],
+)
+def test_what_the_driver_says_a_gpu_needs(action: int, need: str | None) -> None:
+    assert code.recovery(action) == need
+
+
 def test_a_missing_right_is_named() -> None:
     assert "NVIDIA_MIG_CONFIG_DEVICES=all" in str(code.error_of(4, "Insufficient Permissions", "reading it"))
     assert "NVIDIA_MIG" not in str(code.error_of(19, "In use", "reading it"))

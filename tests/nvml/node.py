@@ -45,6 +45,8 @@ _FUNCTIONS: Final = {
     Verb.SET_MIG_MODE: "nvmlDeviceSetMigMode",
 }
 
+RECOVERIES: Final = {"reset": 1, "boot": 2, "other": 5}
+
 CODES: Final = {
     ErrorKind.DRIVER_ERROR: 999,
     ErrorKind.DEVICE_IN_USE: 19,
@@ -141,10 +143,17 @@ class ImitatedNode:
             state.records.append(record("event", gpu=number, xid=xid, instance=instance, compute=NO_INSTANCE))
 
     def wear(
-        self, gpu_uuid: str, *, memory_errors: int = 0, remap_pending: bool = False, remap_failed: bool = False
+        self,
+        gpu_uuid: str,
+        *,
+        memory_errors: int = 0,
+        remap_pending: bool = False,
+        remap_failed: bool = False,
+        recovery: str | None = None,
     ) -> None:
-        """Memory errors that could not be corrected, and what is to be done about them."""
-        self.set_gpu(gpu_uuid, ecc=memory_errors, remap=int(remap_pending), remapfail=int(remap_failed))
+        """Memory errors that could not be corrected, what is to be done about them, and what the driver says the GPU needs."""
+        wear = {"ecc": memory_errors, "remap": int(remap_pending), "remapfail": int(remap_failed)}
+        self.set_gpu(gpu_uuid, **wear, recovery=0 if recovery is None else RECOVERIES[recovery])
 
     def want_mode(self, gpu_uuid: str, enabled: bool) -> None:
         """Somebody has asked for a MIG mode that comes with the next reset."""
@@ -208,7 +217,7 @@ class ImitatedNode:
             (node,) = state.of("node")
             node.set(boots=node["boots"] + 1)
             for gpu in state.of("gpu"):
-                gpu.set(lost=0)
+                gpu.set(lost=0, recovery=0)
                 if not gpu["ampere"]:
                     gpu.set(pending=0)
                 _reset(state, gpu.values["uuid"])
@@ -261,6 +270,8 @@ def _reset(state: State, gpu_uuid: str) -> None:
     state.remove("instance", gpu=number)
     state.remove("compute", gpu=number)
     gpu.set(compute=0, graphics=0, mps=0, ecc=0, remap=0, mig=gpu["pending"], resets=gpu["resets"] + 1)
+    if gpu["recovery"] == RECOVERIES["reset"]:
+        gpu.set(recovery=0)
 
 
 @cache
@@ -327,6 +338,7 @@ def _gpu_record(
         ecc=0,
         remap=0,
         remapfail=0,
+        recovery=0,
         used=13,
         compute=0,
         graphics=0,

@@ -308,8 +308,27 @@ def test_a_fault_of_the_driver_spoils_the_gpu_and_no_other(make_bench: MakeBench
 
 
 def test_a_counter_that_cannot_be_read_does_not_make_a_gpu_sick(bench: Bench) -> None:
-    for function in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"):
+    for function in ("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetFieldValues"):
         bench.node.fail(function, 999)
     (gpu,) = bench.node.gpu_uuids()
     assert bench.driver.vitals(gpu) == Vitals()
     assert bench.driver.vitals(gpu) == Vitals(0, False, False, None)
+
+
+@pytest.mark.parametrize("generation", [470, 535])
+def test_a_driver_that_does_not_say_what_a_gpu_needs_counts_all_the_same(
+    make_bench: MakeBench, generation: int
+) -> None:
+    bench = make_bench("a100-80gb", generation=generation)
+    (gpu,) = bench.node.gpu_uuids()
+    bench.node.wear(gpu, memory_errors=1, recovery="reset")
+    assert bench.driver.vitals(gpu) == Vitals(1, False, False, None, None)
+    assert bench.run(probe.observe)[0].health == "draining"
+
+
+def test_an_agent_that_comes_late_learns_of_a_gpu_that_broke_before(bench: Bench) -> None:
+    (gpu,) = bench.node.gpu_uuids()
+    bench.node.wear(gpu, recovery="reset")
+    (document,) = bench.run(probe.observe)
+    assert document.health == "draining"
+    assert document.health_reason.startswith("Its driver says that it needs a reset.")

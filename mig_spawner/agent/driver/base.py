@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
@@ -94,6 +95,14 @@ class Activity:
     dram: float | None = None
 
 
+class Recovery(StrEnum):
+    """What a GPU needs to be well again, as its driver says. It says so until that is done, whoever was listening when it broke."""
+
+    RESET = "reset"
+    BOOT = "boot"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class Vitals:
     """What a GPU says of its own health. None where it does not say.
@@ -103,12 +112,14 @@ class Vitals:
         remap_pending: a faulty row of its memory is replaced with the next reset.
         remap_failed: a faulty row could not be replaced.
         mode_pending: the MIG mode after the next reset, if that is another than now.
+        recovery: what it needs to be well again, if it needs something.
     """
 
     memory_errors: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     mode_pending: bool | None = None
+    recovery: Recovery | None = None
 
 
 @dataclass(frozen=True, slots=True)

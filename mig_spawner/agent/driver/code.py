@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
+from mig_spawner.agent.driver.base import Recovery
 from mig_spawner.domain.gpu import Engines, Profile
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import (
@@ -75,6 +76,15 @@ _SUFFIXES: Final = {
 }
 """By the constant that asks about a profile."""
 
+_RECOVERIES: Final = {
+    1: Recovery.RESET,
+    2: Recovery.BOOT,
+    3: Recovery.RESET,  # traffic between GPUs first
+    4: Recovery.RESET,  # when it is empty
+    6: Recovery.RESET,  # of its bus
+    7: Recovery.BOOT,
+}
+
 _CORES_PER_SM: Final = {(6, 0): 64, (7, 0): 64, (7, 5): 64, (8, 0): 64}
 
 
@@ -108,6 +118,11 @@ def computed_name(constant: int, slice_count: int, profile_mib: int, gpu_mib: in
 def multiprocessors(cores: int, capability: tuple[int, int]) -> int:
     """SMs of a GPU with so many CUDA cores; NVML gives only those for a whole GPU."""
     return cores // _CORES_PER_SM.get(capability, 128)
+
+
+def recovery(action: int) -> Recovery | None:
+    """What a GPU needs, by NVML's number. A number that means one thing to some wheels and another to others is `OTHER`."""
+    return None if action == 0 else _RECOVERIES.get(action, Recovery.OTHER)
 
 
 def text(value: str | bytes) -> str:

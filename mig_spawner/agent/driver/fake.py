@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from mig_spawner.agent.driver.base import Activity, Driver, Event, GPUInfo, Instance, Memory, Vitals
+from mig_spawner.agent.driver.base import Activity, Driver, Event, GPUInfo, Instance, Memory, Recovery, Vitals
 from mig_spawner.domain.gpu import Profile
 from mig_spawner.errors import DeviceInUse, DeviceNotFound, DriverError
 from mig_spawner.testing.gpu import SimulatedNode
@@ -52,7 +52,8 @@ class FakeDriver(Driver):
     def vitals(self, gpu_uuid: str) -> Vitals:
         state = self._node.wear_of(gpu_uuid)
         pending = None if state.mig_pending == state.mig_enabled else state.mig_pending
-        return Vitals(state.memory_errors, state.remap_pending, state.remap_failed, pending)
+        needs = None if state.recovery is None else Recovery(state.recovery)
+        return Vitals(state.memory_errors, state.remap_pending, state.remap_failed, pending, needs)
 
     def events(self) -> tuple[Event, ...]:
         # What was announced before anybody listened is heard by nobody.

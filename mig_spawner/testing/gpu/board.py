@@ -164,12 +164,14 @@ class Board:
         self.state.processes = 0
         self.state.memory_errors = 0
         self.state.remap_pending = False
+        if self.state.recovery == "reset":
+            self.state.recovery = None
         self.state.mig_enabled = self.state.mig_pending
         self.state.resets += 1
 
     def reboot(self) -> None:
         """The node booted: as a reset; a lost GPU is back; only Ampere remembers its MIG mode."""
-        self.state.lost = False
+        self.state.lost, self.state.recovery = False, None
         if not self.model.ampere:
             self.state.mig_pending = False
         self.reset()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from mig_spawner.domain.gpu import GPU, Profile
 from mig_spawner.domain.layout.arrangement import arrange
@@ -193,12 +193,19 @@ class SimulatedNode:
             state.announced.append((gpu_uuid, xid, gpu_instance_id))
 
     def wear(
-        self, gpu_uuid: str, *, memory_errors: int = 0, remap_pending: bool = False, remap_failed: bool = False
+        self,
+        gpu_uuid: str,
+        *,
+        memory_errors: int = 0,
+        remap_pending: bool = False,
+        remap_failed: bool = False,
+        recovery: Literal["reset", "boot", "other"] | None = None,
     ) -> None:
-        """Memory errors that could not be corrected, and what is to be done about them."""
+        """Memory errors that could not be corrected, what is to be done about them, and what the driver says the GPU needs."""
         with self._outside(gpu_uuid) as board:
             board.state.memory_errors = memory_errors
             board.state.remap_pending, board.state.remap_failed = remap_pending, remap_failed
+            board.state.recovery = recovery
 
     def want_mode(self, gpu_uuid: str, enabled: bool) -> None:
         """Somebody has asked for a MIG mode that comes with the next reset."""

@@ -59,6 +59,7 @@ class BoardState(BaseModel):
         memory_used_mib: on the uncut GPU.
         memory_errors: that could not be corrected, since its last reset. `remap_pending` and `remap_failed` say what becomes of
             the faulty row.
+        recovery: what its driver says it needs to be well again; gone after a reset, or a boot.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -75,6 +76,7 @@ class BoardState(BaseModel):
     memory_errors: Number = 0
     remap_pending: bool = False
     remap_failed: bool = False
+    recovery: Literal["reset", "boot", "other"] | None = None
     instances: list[InstanceState] = []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mig_spawner.agent.driver.base import Activity, Event, Memory, Vitals
+from mig_spawner.agent.driver.base import Activity, Event, Memory, Recovery, Vitals
 from mig_spawner.errors import DeviceLost, DeviceNotFound
 
 MakeRig = Callable[..., Any]
@@ -30,6 +30,23 @@ def test_what_a_gpu_counts_is_read_and_forgotten_with_a_boot(make_rig: MakeRig) 
     assert rig.driver.vitals(well) == Vitals(0, False, False, None)
     rig.node.reboot()
     assert rig.driver.vitals(sick) == Vitals(0, False, True, None)
+
+
+@pytest.mark.parametrize("need", list(Recovery), ids=str)
+def test_what_a_gpu_needs_is_said_to_whoever_comes_later_until_it_has_it(make_rig: MakeRig, need: Recovery) -> None:
+    rig = make_rig("a100-80gb", "h100-80gb")
+    sick, well = rig.uuids
+    rig.driver.close()
+    rig.node.wear(sick, recovery=need.value)
+    rig.driver.open()
+    assert (rig.driver.vitals(sick).recovery, rig.driver.vitals(well).recovery) == (need, None)
+    assert rig.driver.events() == ()
+    rig.driver.close()
+    rig.node.reset_gpu(sick)
+    rig.driver.open()
+    assert rig.driver.vitals(sick).recovery == (None if need is Recovery.RESET else need)
+    rig.node.reboot()
+    assert rig.driver.vitals(sick).recovery is None
 
 
 def test_the_vitals_of_a_lost_gpu_are_an_error(make_rig: MakeRig) -> None:

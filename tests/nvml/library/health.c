@@ -1,4 +1,4 @@
-/* What a GPU announces and counts: critical errors (XID), memory errors, rows to be remapped. */
+/* What a GPU announces, counts and needs: critical errors (XID), memory errors, rows to be remapped, a recovery. */
 #include <string.h>
 
 #include "state.h"
@@ -77,6 +77,23 @@ API nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected, unsi
     *uncorrected = call.gpu->remap;
     *pending = call.gpu->remap > 0;
     *failed = call.gpu->remapfail;
+    return NVML_SUCCESS;
+}
+
+/* Fields are asked for together and answered one by one. Only one of them is known here. */
+API nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
+{
+    CALL(GPU, device);
+    EACH(nvmlFieldValue_t, v, values, count) {
+        v->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+#if DRIVER >= 560
+        if (v->fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION) {
+            v->nvmlReturn = NVML_SUCCESS;
+            v->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+            v->value.uiVal = call.gpu->recovery;
+        }
+#endif
+    }
     return NVML_SUCCESS;
 }
 

@@ -24,7 +24,7 @@ static char seen[FILE_SIZE]; /* the text that `state` was read from */
 #define NODE "node boots=%u repeat=%u limit=%u serial=%u\n"
 #define GPU_LINE(S)                                                                                                  \
     "gpu uuid=" S " mig=%u pending=%u capable=%u ampere=%u hiding=%u lost=%u memory=%u cores=%u major=%u minor=%u " \
-    "bus=%u pci=%x resets=%u ecc=%u remap=%u remapfail=%u used=%u compute=%d graphics=%d mps=%d name=" S "\n"
+    "bus=%u pci=%x resets=%u ecc=%u remap=%u remapfail=%u recovery=%u used=%u compute=%d graphics=%d mps=%d name=" S "\n"
 #define PROFILE_LINE(S)                                                                                       \
     "profile gpu=%u constant=%u id=%u slices=%u count=%u memory=%u sms=%u copy=%u decoder=%u encoder=%u jpeg=%u " \
     "ofa=%u size=%u starts=%lx name=" S "\n"
@@ -59,8 +59,8 @@ static bool read_line(const char *line)
         return true;
     if (sscanf(line, GPU_LINE(READ), gpu.uuid, &gpu.mig, &gpu.pending, &gpu.capable, &gpu.ampere, &gpu.hiding, &gpu.lost,
                &gpu.memory, &gpu.cores, &gpu.major, &gpu.minor, &gpu.bus, &gpu.pci, &gpu.resets,
-               &gpu.ecc, &gpu.remap, &gpu.remapfail, &gpu.used, &gpu.processes[COMPUTE], &gpu.processes[GRAPHICS],
-               &gpu.processes[MPS], gpu.name) == 22) {
+               &gpu.ecc, &gpu.remap, &gpu.remapfail, &gpu.recovery, &gpu.used, &gpu.processes[COMPUTE], &gpu.processes[GRAPHICS],
+               &gpu.processes[MPS], gpu.name) == 23) {
         if (state.gpus < MAX_GPUS)
             state.gpu[state.gpus++] = gpu;
         return true;
@@ -149,8 +149,8 @@ static void save(void)
     fprintf(out, NODE, state.boots, state.repeat, state.limit, state.serial);
     for (struct gpu *g = state.gpu; g < state.gpu + state.gpus; g++)
         fprintf(out, GPU_LINE(WRITE), g->uuid, g->mig, g->pending, g->capable, g->ampere, g->hiding, g->lost, g->memory,
-                g->cores, g->major, g->minor, g->bus, g->pci, g->resets, g->ecc, g->remap, g->remapfail, g->used, g->processes[COMPUTE],
-                g->processes[GRAPHICS], g->processes[MPS], g->name);
+                g->cores, g->major, g->minor, g->bus, g->pci, g->resets, g->ecc, g->remap, g->remapfail, g->recovery, g->used,
+                g->processes[COMPUTE], g->processes[GRAPHICS], g->processes[MPS], g->name);
     for (unsigned int g = 0; g < state.gpus; g++)
         save_gpu(out, g);
     for (struct rule *f = state.fault; f < state.fault + state.faults; f++)

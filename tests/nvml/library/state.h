@@ -41,7 +41,7 @@ struct instance {
 struct gpu {
     char uuid[TEXT], name[TEXT]; /* names with %XX for what is no plain character */
     unsigned int mig, pending, capable, ampere, hiding, lost, memory, cores, major, minor, bus, pci, resets;
-    unsigned int ecc, remap, remapfail, used; /* memory errors since the reset, rows, memory in MiB */
+    unsigned int ecc, remap, remapfail, recovery, used; /* memory errors since the reset, rows, action, memory in MiB */
     int processes[KINDS_OF_WORK];
     unsigned int profiles, instances;
     struct profile profile[MAX_PROFILES];

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import pynvml
 
 from mig_spawner.agent.driver import code
-from mig_spawner.agent.driver.base import Instance, Vitals
+from mig_spawner.agent.driver.base import Instance, Recovery, Vitals
 from mig_spawner.errors import DeviceLost, DeviceNotFound, DriverError, NotSupported
 
 T = TypeVar("T")
@@ -198,7 +198,14 @@ def vitals(gpu: Handle) -> Vitals:
         remap_pending=None if rows is None else rows[2],
         remap_failed=None if rows is None else rows[3],
         mode_pending=None if modes is None or modes[0] == modes[1] else modes[1],
+        recovery=_counted("asking for what it needs", lambda: _recovery(gpu)),
     )
+
+
+def _recovery(gpu: Handle) -> Recovery | None:
+    """Drivers before 560 or so do not say."""
+    (answer,) = pynvml.nvmlDeviceGetFieldValues(gpu, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    return code.recovery(int(answer.value.uiVal)) if answer.nvmlReturn == pynvml.NVML_SUCCESS else None
 
 
 def _counted(doing: str, ask: Callable[[], T]) -> T | None:
