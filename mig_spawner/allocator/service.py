@@ -20,6 +20,7 @@ from mig_spawner.allocator.event.news import announce
 from mig_spawner.allocator.extension import extend
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
+from mig_spawner.allocator.naming import as_reported
 from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
 from mig_spawner.allocator.queue.forecasts import Forecasts
 from mig_spawner.allocator.queue.serve import serve_queue
@@ -116,6 +117,7 @@ class LeaseService:
         """The holder's lease: the open one if it asks for the same, else a new one, granted at once if the queue lets it."""
         holder = request.holder.to_domain()
         with self._desk.writing(who) as ledger:
+            request = as_reported(ledger, request)
             existing = ledger.tx.open_lease(*holder.key)
             if existing is not None:
                 _same_or_conflict(ledger, existing, request)

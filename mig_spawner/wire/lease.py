@@ -8,8 +8,18 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from mig_spawner.domain.device_name import PATTERN, spelled
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
 from mig_spawner.domain.profile import NAME_PATTERN, ProfileName
 from mig_spawner.domain.request import (
@@ -67,7 +77,9 @@ _ONE: list[JsonValue] = [_uses(way) for way in _TYPES]
 PartitionType = Annotated[Name, _PROFILE]
 Memory = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 DeviceName = Annotated[
-    str, Field(max_length=128, pattern=r"^MIG-[A-Za-z0-9/-]+$", examples=["MIG-2c4f8b7e-6d3a-5e1f-9b0a-1d2e3f4a5b6c"])
+    str,
+    Field(max_length=128, pattern=f"^{PATTERN}$", examples=["MIG-2c4f8b7e-6d3a-5e1f-9b0a-1d2e3f4a5b6c"]),
+    AfterValidator(spelled),
 ]
 
 
@@ -156,7 +168,8 @@ class LeaseRequest(WaysOfAsking):
         accelerator_partition_type: a MIG profile, `mig-1g.10gb` or `1g.10gb`.
         min_memory: any slice with at least so many GB.
         whole: a whole GPU, as when nothing is named.
-        mig_uuid: one MIG device that an admin has made, by name.
+        mig_uuid: one MIG device that an admin has made, by its name of either form, `MIG-<uuid>` or
+            `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`.
         alternatives: what would do as well, in this order, where the main choice cannot be had at once. The main choice is taken
             whenever both could be had.
         holder: whom it is for. The same holder gets the same lease, however often it asks.

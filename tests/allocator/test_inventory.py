@@ -11,6 +11,7 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.errors import AllocatorRefused
 from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.lease import LeaseState
+from mig_spawner.wire.queue import LeaseChange
 from tests.allocator.rig import Board, Rig
 
 
@@ -134,3 +135,36 @@ async def test_a_report_that_is_refused_spoils_no_other_node(rig: Rig) -> None:
     await good.report()
     assert (await free(rig, "1g.6gb"), await free(rig, "1g.10gb")) == (4, 7)
     assert (await rig.acquire("a")).state is LeaseState.GRANTED
+
+
+async def test_a_device_is_had_by_either_form_of_its_name(rig: Rig) -> None:
+    node = await rig.node(dynamic=False, report=False)
+    made = [node.board.add("1g.10gb", start) for start in (3, 5)]
+    await node.report()
+    gpu, name = node.board.gpu.gpu_uuid, str(made[1].mig_uuid)
+    older = f"MIG-{gpu}/{made[1].gpu_instance_id}/0"
+    assert name.upper() != name
+    for user, asked in (("a", older), ("a", name), ("a", name.replace("-n1-", "-N1-"))):
+        lease = await rig.acquire(user, None, mig_uuid=asked)
+        assert (lease.state, lease.device_uuid) == (LeaseState.READY, name), "it is one device, and one lease"
+    waiting = await rig.acquire("b", None, mig_uuid=older)
+    assert waiting.state is LeaseState.QUEUED
+    moved = await rig.hub.change(waiting.lease_id, LeaseChange(mig_uuid=f"MIG-{gpu}/{made[0].gpu_instance_id}/0"))
+    assert moved.device_uuid == made[0].mig_uuid
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("MIG-{gpu}/0/1", "stands here", id="compute instance first"),
+        pytest.param("MIG-{gpu}/1/1", "stands here", id="another compute instance"),
+        pytest.param("MIG-GPU-elsewhere/1/0", "stands here", id="another GPU"),
+    ],
+)
+async def test_a_name_of_the_older_form_that_is_of_no_device_is_impossible(rig: Rig, name: str, words: str) -> None:
+    node = await rig.node(dynamic=False, report=False)
+    assert node.board.add("1g.10gb", 0).gpu_instance_id == 1
+    await node.report()
+    with pytest.raises(AllocatorRefused, match=words) as caught:
+        await rig.acquire("a", None, mig_uuid=name.format(gpu=node.board.gpu.gpu_uuid))
+    assert caught.value.code == "impossible"

@@ -8,6 +8,7 @@ from typing import Any
 
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import admit, asker
+from mig_spawner.allocator.naming import as_reported
 from mig_spawner.allocator.quota.check import refuse_over_quota
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.service import claim, refuse_impossible
@@ -36,7 +37,7 @@ def change(ledger: Ledger, lease: Lease, wanted: LeaseChange) -> Lease:
                 ProblemCode.CONFLICT,
                 f"This lease has been granted {lease.request}. Release it and ask for something else.",
             )
-        lease = _changed(ledger, lease, wanted)
+        lease = _changed(ledger, lease, as_reported(ledger, wanted))
     if wanted.unattended is None or wanted.unattended is lease.unattended:
         return lease
     if wanted.unattended:
