@@ -148,6 +148,24 @@ async def test_a_half_made_instance_is_removed_and_made_again(allocator: Allocat
     await allocator.until(lambda r: starts(r.gpus[0]) == [0])
 
 
+async def test_what_a_monitor_holds_open_is_told_and_tried_until_it_is_gone(
+    allocator: Allocator, start_agent: StartAgent
+) -> None:
+    agent = await start_agent(report_interval_s=0.2)
+    (gpu,) = agent.node.gpu_uuids()
+    old = want(gpu)
+    await allocator.want(instances=(old,))
+    await allocator.settled()
+    agent.node.fail_next(Verb.DESTROY_GPU_INSTANCE, ErrorKind.DEVICE_IN_USE, times=3)
+    await allocator.want(instances=(want(gpu, 1, lease="l2"),), destroy=(gone(old),))
+    report: NodeReport = await allocator.settled()
+    (stuck,) = report.failures
+    assert (stuck.lease_id, stuck.step.startswith("destroy instance")) == (None, True)
+    assert {i.start: i.mig_uuid is None for i in report.gpus[0].instances} == {0: True, 1: False}
+    report = await allocator.until(lambda r: not r.failures and len(r.gpus[0].instances) == 1)
+    assert starts(report.gpus[0]) == [1]
+
+
 async def test_a_gpu_is_leased_whole_and_cut_again(allocator: Allocator, start_agent: StartAgent) -> None:
     agent = await start_agent("h100-80gb")
     (gpu,) = agent.node.gpu_uuids()

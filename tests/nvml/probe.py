@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import traceback
 from contextlib import suppress
 from ctypes import byref, c_uint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -14,6 +16,7 @@ import pynvml
 from mig_spawner.agent.driver.base import Driver
 from mig_spawner.agent.driver.nvml import NVMLDriver
 from mig_spawner.agent.inventory import Observer
+from mig_spawner.errors import DriverError
 
 Where = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
 """A handle by name: ("gpu", index), ("mig", gpu, index), ("instance", gpu, id), ("compute", gpu, instance, id), or ("held", n)."""
@@ -56,6 +59,36 @@ def drive(verb: str, *args: object) -> Any:
 def observe() -> Any:
     """All GPUs as the agent reports them."""
     return Observer(_drivers[0], dynamic=True).observe()
+
+
+def observe_bytes() -> Any:
+    """All GPUs through a wheel that answers bytes where newer ones answer text, as wheels up to 11.510 did."""
+    now = {name: getattr(pynvml, name) for name in ("nvmlDeviceGetName", "nvmlDeviceGetUUID")}
+    info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo
+
+    def old_info(*args: Any, **named: Any) -> SimpleNamespace:
+        answer = info(*args, **named)
+        fields = {name: getattr(answer, name) for name, *_ in answer._fields_}
+        return SimpleNamespace(**{k: v.encode() if isinstance(v, str) else v for k, v in fields.items()})
+
+    try:
+        for name, function in now.items():
+            setattr(pynvml, name, lambda *args, function=function: function(*args).encode())
+        pynvml.nvmlDeviceGetGpuInstanceProfileInfo = old_info
+        return observe()
+    finally:
+        for name, function in now.items():
+            setattr(pynvml, name, function)
+        pynvml.nvmlDeviceGetGpuInstanceProfileInfo = info
+
+
+def formatted(verb: str, *args: object) -> str:
+    """The whole traceback of what a call of the driver raises, with everything it came from."""
+    try:
+        drive(verb, *args)
+    except DriverError as error:
+        return "".join(traceback.format_exception(error))
+    return ""
 
 
 # -- pynvml bare -------------------------------------------------------------------------------------------------------

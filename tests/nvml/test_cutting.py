@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -196,6 +197,37 @@ def test_a_gpu_that_gets_lost_while_it_is_cut(bench: Bench) -> None:
     bench.node.lose(gpu)
     with pytest.raises(DeviceLost):
         bench.driver.set_mig_mode(gpu, False)
+
+
+def test_who_is_in_the_way_is_named(bench: Bench) -> None:
+    gpu = bench.node.gpu_uuids()[0]
+    made, neighbour = bench.driver.create(gpu, ONE, 0, 1), bench.driver.create(gpu, ONE, 1, 1)
+    bench.node.set_processes(str(made.mig_uuid), 2)
+    bench.node.set_processes(str(neighbour.mig_uuid), 1)
+    mine, others = (
+        {p["pid"] for p in bench.ask("nvmlDeviceGetComputeRunningProcesses_v3", ("mig", 0, index))} for index in (0, 1)
+    )
+    with pytest.raises(DeviceInUse, match="In use by process") as caught:
+        bench.driver.destroy(made)
+    assert all(re.search(rf"\b{pid}\b", str(caught.value)) for pid in mine)
+    assert not any(re.search(rf"process.*\b{pid}\b", str(caught.value)) for pid in others)
+    bench.node.set_processes(str(made.mig_uuid), 0)
+    bench.node.fail_next(Verb.DESTROY_GPU_INSTANCE, ErrorKind.DEVICE_IN_USE)
+    with pytest.raises(DeviceInUse, match="No process is listed on it: a monitor, such as DCGM"):
+        bench.driver.destroy(made)
+
+
+def test_who_keeps_the_mode_is_named(make_bench: MakeBench) -> None:
+    bench = make_bench("a100-80gb", "a100-80gb")
+    busy, idle = bench.node.gpu_uuids()
+    bench.node.set_processes(busy, 1, "graphics")
+    with pytest.raises(DeviceInUse, match=r"In use by process \d+"):
+        bench.driver.set_mig_mode(busy, True)
+    bench.node.fail("nvmlDeviceSetMigMode.activation", 19)
+    with pytest.raises(DeviceInUse, match="a monitor, such as DCGM"):
+        bench.driver.set_mig_mode(idle, True)
+    assert [g.mig_enabled for g in bench.driver.list_gpus()] == [False, False]
+    bench.driver.set_mig_mode(idle, True)
 
 
 def test_a_slow_driver_is_waited_for(bench: Bench) -> None:

@@ -161,6 +161,43 @@ def test_no_bytes_reach_a_report(bench: Bench) -> None:
     assert '"NVIDIA A100-SXM4-80GB"' in text
 
 
+def test_bytes_and_text_give_the_same_report(make_bench: MakeBench) -> None:
+    bench = make_bench("a100-80gb", WITHOUT_MIG, "a30")
+    bench.driver.create(bench.ready(), THREE, 0, 4)
+    text, octets = (
+        json.dumps([g.model_dump(mode="json") for g in bench.run(look)])
+        for look in (probe.observe, probe.observe_bytes)
+    )
+    assert octets == text
+    assert "MIG-" in text
+
+
+def test_an_answer_that_the_wheel_has_no_word_for_is_an_error_like_others(bench: Bench) -> None:
+    """Its text comes from the library then. Errors of the wheel are no members of sets, which some tools that print them need."""
+    (gpu,) = bench.node.gpu_uuids()
+    bench.node.fail("nvmlDeviceGetGpuInstances", 777)
+    told = bench.run(probe.formatted, "list_instances", gpu)
+    assert "NVMLError" in told
+    assert told.splitlines()[-1].startswith("mig_spawner.errors.DriverError: NVML answered 777 (")
+    bench.node.fail("nvmlDeviceGetMemoryInfo", 777)
+    assert "NVML answered 777" in bench.driver.list_gpus()[0].problem
+
+
+def test_what_is_slow_or_misleads_is_never_asked(bench: Bench) -> None:
+    """A look-up by UUID takes seconds while GPUs are cut; whether a handle is a MIG device is answered by what is not equal to 1;
+    with MIG mode on there is no utilisation."""
+    gpu = bench.node.gpu_uuids()[0]
+    with bench.node.calls() as calls:
+        made = bench.driver.create(gpu, THREE, 0, 4)
+        bench.run(probe.observe)
+        bench.driver.memory(gpu, str(made.mig_uuid))
+        bench.driver.activity(gpu)
+        bench.driver.destroy(made)
+    misleading = {"nvmlDeviceGetHandleByUUID", "nvmlDeviceIsMigDeviceHandle", "nvmlDeviceGetUtilizationRates"}
+    assert len(set(calls)) > 20
+    assert not misleading & set(calls)
+
+
 def test_a_gpu_that_was_lost_before_the_agent_came_spoils_no_other(make_bench: MakeBench) -> None:
     bench = make_bench("a100-80gb", "h100-80gb")
     lost, other = bench.node.gpu_uuids()

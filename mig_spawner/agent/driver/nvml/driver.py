@@ -24,8 +24,6 @@ from mig_spawner.errors import DeviceInUse, DeviceLost, DeviceNotFound, DriverEr
 log = logging.getLogger(__name__)
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_PROCESSES: Final = ("nvmlDeviceGetCompute", "nvmlDeviceGetGraphics", "nvmlDeviceGetMPSCompute")
-"""Calls that list processes, without "RunningProcesses" and their version."""
 
 
 class NVMLDriver(Driver):
@@ -112,8 +110,8 @@ class NVMLDriver(Driver):
     def processes(self, gpu_uuid: str, device_uuid: str) -> int:
         device = self._device(gpu_uuid, device_uuid)
         doing = f"reading the processes on {device_uuid}"
-        pids = reading.pids(device, _PROCESSES[0], doing)
-        for more in _PROCESSES[1:]:
+        pids = reading.pids(device, reading.PROCESSES[0], doing)
+        for more in reading.PROCESSES[1:]:
             with suppress(NotSupported):
                 pids |= reading.pids(device, more, doing)
         return len(pids)
@@ -168,7 +166,10 @@ class NVMLDriver(Driver):
         if devices and instance.mig_uuid not in devices:
             raise DeviceNotFound(f"{place} holds another MIG device now.")
         self._windows.end(instance.gpu_uuid, instance.gpu_instance_id)
-        reading.tear_down(handle)
+        try:
+            reading.tear_down(handle)
+        except DeviceInUse as error:
+            raise DeviceInUse(f"{error} {reading.holders(gpu, instance.gpu_instance_id)}") from error
         if reading.find_instance(gpu, instance) is not None:
             raise DeviceInUse(f"The driver says it destroyed {place}, and still lists it. A monitor may hold it open.")
 
@@ -183,6 +184,9 @@ class NVMLDriver(Driver):
         # Ampere keeps the wish for its next reset. Nobody wants it by then, so it is taken back.
         with suppress(DriverError, pynvml.NVMLError):
             pynvml.nvmlDeviceSetMigMode(self._handle(gpu_uuid), int(not enabled))
+        if status == code.IN_USE:
+            held = reading.holders(self._handle(gpu_uuid))
+            raise DeviceInUse(f"{reading.error_of(status, doing)} {held}")
         if status != pynvml.NVML_SUCCESS:
             raise reading.error_of(status, doing)
         raise DeviceInUse(f"MIG mode of {gpu_uuid} would change with its next reset only. Reset it, or boot the node.")

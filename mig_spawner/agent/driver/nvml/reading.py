@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_uint
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pynvml
@@ -21,6 +22,10 @@ MIB: Final = 1024 * 1024
 _MAX_CONSTANT: Final = 64
 """Enumerations end at "invalid argument"; this only guards against a library that never says so."""
 _MAX_INSTANCES: Final = 64
+_MOST_SHOWN: Final = 5
+
+PROCESSES: Final = ("nvmlDeviceGetCompute", "nvmlDeviceGetGraphics", "nvmlDeviceGetMPSCompute")
+"""Calls that list processes, without "RunningProcesses" and their version."""
 
 
 def profile_infos(gpu: Handle) -> list[code.ProfileInfo]:
@@ -148,6 +153,29 @@ def pids(device: Handle, call: str, doing: str) -> set[int]:
             if error.value != code.FUNCTION_NOT_FOUND:
                 raise
         return {int(process.pid) for process in getattr(pynvml, f"{call}RunningProcesses_v2")(device)}
+
+
+def holders(gpu: Handle, number: int | None = None) -> str:
+    """A sentence about who may keep a GPU, or one GPU instance of it, in use.
+
+    Monitors hold it open without being listed as a process.
+    """
+    found: set[int] = set()
+    for call in PROCESSES:
+        with suppress(pynvml.NVMLError):
+            listed_now = getattr(pynvml, f"{call}RunningProcesses_v3")(gpu)
+            found |= {int(p.pid) for p in listed_now if number is None or int(p.gpuInstanceId) == number}
+    if not found:
+        return "No process is listed on it: a monitor, such as DCGM or its exporter, may hold it open."
+    shown = ", ".join(f"{pid}{_program(pid)}" for pid in sorted(found)[:_MOST_SHOWN])
+    return f"In use by process {shown}{' and others' if len(found) > _MOST_SHOWN else ''}."
+
+
+def _program(pid: int) -> str:
+    """The name of a program of this node in parentheses; nothing where it cannot be seen."""
+    with suppress(OSError):
+        return f" ({Path(f'/proc/{pid}/comm').read_text('utf-8', 'replace').strip()})"
+    return ""
 
 
 def mig_device(gpu: Handle, mig_uuid: str) -> Handle:
