@@ -6,13 +6,20 @@ The digest is read in each transaction, so nothing here can be out of date; one 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from mig_spawner.domain.gpu import GPU
-from mig_spawner.wire.node import NodeReport
+from mig_spawner.wire.node import NodeReport, UsageDocument
+
+T = TypeVar("T")
 
 _MOST: Final = 10_000
 
@@ -27,6 +34,23 @@ class _Parsed:
 _known: dict[str, _Parsed] = {}
 """By the name of the node."""
 _NO_GPUS: Final[Mapping[str, GPU]] = MappingProxyType({})
+
+
+_reports: Final = TypeAdapter(NodeReport)
+usages: Final = TypeAdapter(tuple[UsageDocument, ...])
+
+
+def read(kind: TypeAdapter[T], text: str) -> T:
+    """A document as it was stored. What a newer version has written into it is passed over: somebody went back to this one, or
+    replicas of two versions share the ledger for a while."""
+    try:
+        return kind.validate_json(text)
+    except ValidationError as error:
+        document: Any = json.loads(text)
+        unknown = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
+        for *path, name in unknown:
+            reduce(getitem, path, document).pop(name)
+        return kind.validate_python(document)
 
 
 def knows(node: str, digest: str | None) -> bool:
@@ -55,7 +79,7 @@ def of(node: str, digest: str | None, text: str | None) -> tuple[NodeReport | No
         return known.report, known.gpus
     if text is None:
         return None, _NO_GPUS
-    report = NodeReport.model_validate_json(text)
+    report = read(_reports, text)
     learn(node, text, report)
     kept = _known[node]
     return kept.report, kept.gpus

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from pydantic import TypeAdapter
 from sqlalchemy import Row, Select
 from sqlalchemy.exc import IntegrityError
 
@@ -247,14 +246,14 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
 
     def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
         rows = self._connection.execute(s.USAGE)
-        return {r.name: () if r.usage is None else _usages.validate_json(r.usage) for r in rows}
+        return {r.name: () if r.usage is None else reports.read(reports.usages, r.usage) for r in rows}
 
     def gpu_owners(self) -> dict[str, str]:
         return {row.gpu_uuid: row.node for row in self._connection.execute(s.GPUS)}
 
     def put_report(self, name: str, report: NodeReport) -> None:
         # Apart from the rest, which changes seldom: a digest tells whether it did.
-        kept, usage = report.model_copy(update={"usage": ()}), _usages.dump_json(report.usage).decode()
+        kept, usage = report.model_copy(update={"usage": ()}), reports.usages.dump_json(report.usage).decode()
         document = kept.model_dump_json()
         digest = reports.learn(name, document, kept)
         change = {
@@ -399,9 +398,6 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
 @lru_cache(maxsize=16_384)
 def _desired(text: str) -> DesiredNode:
     return DesiredNode.model_validate_json(text)
-
-
-_usages: Final = TypeAdapter(tuple[UsageDocument, ...])
 
 
 def _node(row: Row[Any], text: str | None) -> NodeRecord:
