@@ -286,3 +286,17 @@ def test_no_file_to_open(state_file: Path) -> None:
 def test_too_many_gpus() -> None:
     with pytest.raises(InvalidRequest, match="at most 16"):
         SimulatedNode("node-a", ["a30-24gb"] * 17)
+
+
+def test_no_two_devices_share_a_name_whatever_was_made_before() -> None:
+    node = SimulatedNode("node-a", ["a100-80gb", "a100-80gb"])
+    names: dict[tuple[str, int, int], set[str | None]] = {}
+    for gpu in node.gpu_uuids():
+        node.set_mig_mode(gpu, True)
+        for profile in node.profiles(gpu):
+            for start in (*profile.starts, *profile.starts):
+                made = cut(node, gpu, start, profile.profile_id, profile.size)
+                names.setdefault((gpu, start, profile.size), set()).add(made.mig_uuid)
+                remove(node, made)
+    assert {len(given) for given in names.values()} == {1}
+    assert len(set.union(*names.values())) == len(names) == 2 * 14

@@ -164,6 +164,18 @@ def test_a_keeper_makes_the_layout_after_each_boot_and_destroys_nothing() -> Non
     assert bench.there(0) == bench.there(1) == [("1g.10gb", 0), ("3g.40gb", 4)]
 
 
+def test_a_mode_that_was_lost_with_a_boot_and_cannot_be_had_again_is_said() -> None:
+    bench = Bench("h100-80gb")
+    keeper = Keeper(bench.driver, bench.observer, layout(TEACHING))
+    assert keeper.observe()[0].health is Health.OK
+    bench.node.reboot()
+    bench.node.fail_next(Verb.SET_MIG_MODE, ErrorKind.NO_PERMISSION)
+    (lost,) = keeper.observe()
+    assert (lost.mig_enabled, lost.instances, lost.health) == (False, (), Health.DRAINING)
+    assert "Its layout mine is not in force" in lost.health_reason
+    assert keeper.observe()[0].health is Health.OK
+
+
 def test_a_node_finds_its_layout_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "layouts.yaml"
     file.write_text("layouts: {mine: [{gpus: all, mig: false}]}\nnodes: {node-a: mine}\n")

@@ -94,6 +94,18 @@ async def test_a_device_is_joined_to_its_lease_by_gpu_and_instance(make_rig: Any
     assert await owners(rig) == [], "of a silent node nothing is known"
 
 
+async def test_equal_instance_ids_on_two_gpus_are_joined_each_to_its_own(rig: Rig) -> None:
+    node = await rig.node(models=("a100-80gb", "a100-80gb"), dynamic=False, report=False)
+    devices = {board.add("3g.40gb", 0).mig_uuid: board.gpu.gpu_uuid for board in node.boards}
+    await node.report()
+    leases = {lease.lease_id: lease for lease in [await rig.acquire(user, "3g.40gb") for user in "ab"]}
+    found = {(o["UUID"], o["GPU_I_ID"]): o["lease"].strip('"') for o in await owners(rig)}
+    assert {number for _, number in found} == {'"1"'}
+    assert {gpu.strip('"'): leases[lease].device_uuid for (gpu, _), lease in found.items()} == {
+        gpu: device for device, gpu in devices.items()
+    }
+
+
 async def test_sick_gpus_are_counted(rig: Rig) -> None:
     node = await rig.node(models=("a100-80gb", "a100-80gb"))
     node.board.health = Health.DRAINING

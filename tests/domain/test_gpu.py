@@ -145,3 +145,14 @@ def test_profiles_are_found_by_id(make_gpu: MakeGPU) -> None:
     assert gpu.profile_by_id(9) == named(gpu, "3g.40gb")
     assert gpu.profile_by_id(4711) is None
     assert gpu.profile(ProfileName(9, 9)) is None
+
+
+def test_what_is_free_is_counted_in_places_and_not_in_slices(make_gpu: MakeGPU) -> None:
+    """Three small ones at 0, 1 and 5, as after some have gone: five of eight memory slices are free, and no 3g or 4g can be had."""
+    gpu = make_gpu("a100-80gb")
+    layout = Layout(gpu)
+    for start in (0, 1, 5):
+        layout = layout.with_instance(named(gpu, "1g.10gb"), start)
+    names = ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+    assert [layout.capacity(named(gpu, name)) for name in names] == [4, 1, 0, 0, 0]
+    assert list(layout.starts(named(gpu, "2g.20gb"))) == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mig_spawner.domain.layout import (
     to_mig_parted,
     to_ours,
 )
+from mig_spawner.domain.profile import ProfileName
 from mig_spawner.testing.gpu import find_model
 
 DATA = Path(__file__).parent / "layouts"
@@ -224,6 +226,17 @@ def test_what_cannot_be_had_is_told_for_the_gpu(instances: str, models: list[str
     intents, said = meant(declaration, "a", *models)
     assert intents == {}
     assert words in said[0]
+
+
+def test_of_two_names_that_are_near_none_is_proposed() -> None:
+    seat = seats("a100-80gb")[0]
+    large = next(p for p in seat.gpu.profiles if str(p.name) == "7g.80gb")
+    twin = replace(large, name=ProfileName(7, 78), profile_id=98)
+    gpu = replace(seat.gpu, profiles=(*seat.gpu.profiles, twin))
+    declaration, _ = parse("layouts: {a: [{gpus: all, mig: true, instances: {7g.79gb: 1}}]}")
+    intents, (finding,) = intend(declaration.layouts["a"], [replace(seat, gpu=gpu)])
+    assert intents == []
+    assert "has no 7g.79gb. It has " in str(finding)
 
 
 def test_gpus_that_are_not_there_and_models_that_are_not_meant() -> None:

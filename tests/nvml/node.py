@@ -250,6 +250,10 @@ class ImitatedNode:
         with change(self.path) as state:
             state.of("node")[0].set(**values)
 
+    def rebind_with_the_next_mode(self) -> None:
+        """The next change of a MIG mode unbinds and binds GPUs: the first two change places."""
+        self.fail("nvmlDeviceSetMigMode.rebind", 1)
+
     def swap(self) -> None:
         """The first two GPUs change places, as after unbinding and binding: handles by index mean the other one now."""
         with change(self.path) as state:

@@ -267,6 +267,18 @@ def test_a_mode_that_waits_for_a_reset_is_not_taken_for_done(make_bench: MakeBen
     assert bench.node.gpu(gpu)["pending"] == 0, "the GPU is left as it was"
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_change_of_mode_that_binds_gpus_anew_is_of_the_gpu_that_was_meant(make_bench: MakeBench, index: int) -> None:
+    bench = make_bench("a100-80gb", "a100-80gb")
+    uuids = bench.node.gpu_uuids()
+    bench.node.rebind_with_the_next_mode()
+    bench.driver.set_mig_mode(uuids[index], True)
+    assert bench.node.gpu_uuids() == uuids[::-1], "or this test says nothing"
+    assert {g.gpu_uuid for g in bench.driver.list_gpus() if g.mig_enabled} == {uuids[index]}
+    made = bench.driver.create(uuids[index], ONE, 0, 1)
+    assert bench.node.mig_uuids(uuids[index]) == {made.mig_uuid}
+
+
 @pytest.mark.parametrize(("model", "resets", "after_boot"), [("a100-80gb", 1, True), ("h100-80gb", 0, False)])
 def test_the_mode_resets_an_ampere_and_outlives_a_boot_there_alone(
     make_bench: MakeBench, model: str, resets: int, after_boot: bool

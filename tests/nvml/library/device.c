@@ -304,6 +304,11 @@ API nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *a
         call.gpu->mig = call.gpu->pending = mode;
         if (call.gpu->ampere)
             call.gpu->resets++;
+        if (planned_fault(&call, "nvmlDeviceSetMigMode.rebind") != NVML_SUCCESS) {
+            struct gpu first = state.gpu[0]; /* unbound and bound again: the first two change places */
+            state.gpu[0] = state.gpu[1];
+            state.gpu[1] = first;
+        }
     }
     return NVML_SUCCESS;
 }
