@@ -67,6 +67,7 @@ class Board:
         self._outlooks = {outlook.state.gpu.gpu_uuid: outlook for outlook in outlooks}
         self._index = Index((outlook.state for outlook in self._outlooks.values()), ranking)
         self._memory = memory or Memory()
+        self._firsts: dict[Choices, Sequence[tuple[Start, Outlook]]] = {}
         for gpu_uuid in self.earmarks:
             self.hide(gpu_uuid)
 
@@ -135,12 +136,20 @@ class Board:
         """Put a grant to somebody with these groups on its GPU."""
         gpu_uuid = decision.gpu.gpu_uuid
         self._outlooks[gpu_uuid] = outlook = self._outlooks[gpu_uuid].granting(decision, until, groups)
+        self._firsts.clear()
         # Whoever had it earmarked has been served: it is everybody's again.
         self.earmarks.pop(gpu_uuid, None)
         self._index.put(outlook.state)
 
-    def first(self, choices: Choices) -> Sequence[Outlook]:
-        """The GPUs on which one of these is expected to begin first, soonest first."""
+    def first(self, choices: Choices) -> Sequence[tuple[Start, Outlook]]:
+        """The GPUs on which one of these is expected to begin first if nothing were kept for anybody, soonest first. Looked for once
+        between two grants for all who ask for the same."""
+        found = self._firsts.get(choices)
+        if found is None:
+            found = self._firsts[choices] = self._first(choices)
+        return found
+
+    def _first(self, choices: Choices) -> Sequence[tuple[Start, Outlook]]:
         known = tuple(self._outlooks) if len(self._outlooks) <= BEST else self._memory.best(choices, self.now)
         if known is None:
             known = tuple(
@@ -148,7 +157,7 @@ class Board:
             )
             self._memory.remember(choices, self.now, known)
         again = sorted(self._starts(choices, known))
-        return [outlook for _, _, outlook in again]
+        return [(start, outlook) for start, _, outlook in again]
 
     def _starts(self, choices: Choices, gpus: Iterable[str]) -> Iterator[tuple[Start, int, Outlook]]:
         for number, gpu_uuid in enumerate(gpus):

@@ -148,12 +148,12 @@ class Guards:
         """Keep the place where it is expected to begin first, those ahead of it being kept theirs."""
         lease = guard.lease
         guard.kept = None
-        gpus = [outlook.state.gpu.gpu_uuid for outlook in self._board.first(lease.choices)]
-        if lease.earmark is not None and lease.earmark not in gpus:
-            gpus.append(lease.earmark)
-        for gpu_uuid in gpus:
-            outlook = self._board.outlook(gpu_uuid)
-            if outlook is None or gpu_uuid in lease.avoid:
+        first = self._board.first(lease.choices)
+        for start, outlook in (*first, *self._earmarked(lease, first)):
+            if guard.kept is not None and start is not None and guard.kept[0] <= start:
+                continue  # what is kept for others only makes it later
+            gpu_uuid = outlook.state.gpu.gpu_uuid
+            if gpu_uuid in lease.avoid:
                 continue
             if self._board.earmarks.get(gpu_uuid, lease.lease_id) != lease.lease_id:
                 continue
@@ -161,6 +161,16 @@ class Guards:
             found = self._seen(before, guard).earliest(lease.choices)
             if found is not None and (guard.kept is None or found[0] < guard.kept[0]):
                 guard.kept = found
+
+    def _earmarked(
+        self, lease: Queued, first: Sequence[tuple[Start, Outlook]]
+    ) -> Sequence[tuple[Start | None, Outlook]]:
+        """The GPU that is kept for a lease, if it is not among the first."""
+        uuid = lease.earmark
+        if uuid is None or any(outlook.state.gpu.gpu_uuid == uuid for _, outlook in first):
+            return ()
+        outlook = self._board.outlook(uuid)
+        return () if outlook is None else ((None, outlook),)
 
     def _seek_again(self, *, behind: Guard) -> None:
         """Somebody ahead is kept another place: those behind who are kept one on the same GPU look again."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mig_spawner.domain.gpu import Layout
 from mig_spawner.domain.lease import Queued
 from mig_spawner.domain.policy import POLICIES
-from mig_spawner.domain.queue import Board, Line, Outlook, Start, Turn, earmark_for
+from mig_spawner.domain.queue import Board, Guards, Line, Outlook, Start, Stay, Turn, earmark_for
 from tests.domain.queue.scene import NOW, gpu, minutes, waits
 
 ENDS = st.sampled_from([None, 5, 20, 60, 600])
@@ -167,3 +167,18 @@ def _one_ends(outlook: Outlook, step: int) -> Outlook:
     for stay in left:
         layout = Layout(layout.gpu, layout.mask | stay.mask, layout.engines + stay.engines)
     return replace(outlook, state=replace(outlook.state, layout=layout), stays=left)
+
+
+@settings(max_examples=150, deadline=None)
+@given(fleet=fleets(), queue=QUEUES)
+def test_each_who_waits_is_kept_what_looking_at_every_gpu_finds(fleet: list[Outlook], queue: list[Queued]) -> None:
+    board = Board(fleet, POLICIES["best-fit"], NOW)
+    guards = Guards(board, minutes(1), lookahead=8)
+    kept: dict[str, list[Stay]] = {outlook.state.gpu.gpu_uuid: [] for outlook in fleet}
+    for lease in queue[:8]:
+        everywhere = (outlook.keeping(*kept[outlook.state.gpu.gpu_uuid]).earliest(lease.choices) for outlook in fleet)
+        best = min((start for start, _ in filter(None, everywhere)), default=None)
+        guard = guards.add(lease)
+        assert (None if guard.kept is None else guard.kept[0]) == best
+        if guard.stay is not None and guard.gpu_uuid is not None:
+            kept[guard.gpu_uuid].append(guard.stay)
