@@ -57,6 +57,8 @@ def test_the_reader_has_no_right_and_no_path_to_the_driver_but_the_runtime() -> 
     assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
     assert not [v for v in spec["volumes"] if "hostPath" in v]
     assert spec["runtimeClassName"] == "nvidia"
+    given = {e["name"]: e.get("value") for e in container["env"]}
+    assert given["NVIDIA_MIG_MONITOR_DEVICES"] == "all", "else it may not read the memory of a GPU with MIG mode on"
     assert spec["nodeSelector"]["nvidia.com/gpu.deploy.client"] == "true", "mig-manager can pause it"
 
 
