@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mig_spawner.cli.option import with_json
 from mig_spawner.cli.outcome import Verb, printable
 from mig_spawner.cli.simulate import write
 from mig_spawner.domain.layout import to_mig_parted, to_ours
@@ -40,8 +41,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
               help="Arrivals in the rehearsals of auto.")  # fmt: skip
 @click.option("--no-trial", is_flag=True, help="Sums only; nothing is simulated.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="How the plan is written.")  # fmt: skip
+@with_json
 @click.option("--output", type=_PATH, help="Write there instead of to the terminal.")
 @click.option("--layout", type=_PATH, help="Write the layout that is cut once in our words, for agents.")
 @click.option("--mig-parted", type=_PATH, help="Write the layout that is cut once as a mig-parted file.")
@@ -60,12 +60,13 @@ def plan(
     hours: float,
     rehearsed: int,
     no_trial: bool,
-    format_: str,
     output: Path | None,
     layout: Path | None,
     mig_parted: Path | None,
     per_node: int,
     quiet: bool,
+    *,
+    as_json: bool,
 ) -> None:
     """Find out how to cut the GPUs, and how many it takes.
 
@@ -102,7 +103,7 @@ def plan(
         if not able:
             raise InvalidRequest("There is no layout to write: no GPUs that are cut once keep the promise.")
         _export(able[0].cuts, per_node, layout, mig_parted)
-    write(as_text(advice) if format_ == "text" else as_document(advice), output)
+    write(as_document(advice) if as_json else as_text(advice), output)
 
 
 def _today(path: Path, fleet: Sequence[GPU], per_node: int) -> dict[str, list[Cut]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from mig_spawner.cli.option import with_json
 from mig_spawner.cli.outcome import Verb
 from mig_spawner.errors import InvalidRequest
 
@@ -47,8 +48,8 @@ _PATH = click.Path(path_type=Path)
 @click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
               help="Arrivals in the rehearsals of auto.")  # fmt: skip
 @click.option("--no-bound", is_flag=True, help="Leave out what would be if all could be moved.")
-@click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="How the result is written.")  # fmt: skip
+@with_json
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
 @click.option("--output", type=_PATH, help="Write there instead of to the terminal.")
 @click.option("--plot", type=_PATH, help="A picture as well: a .png or .svg file.")
 @click.option("--save-trace", type=_PATH, help="Write the arrivals of the first scenario, seed 1, as CSV.")
@@ -59,11 +60,13 @@ def simulate(
     seeds: int,
     rehearsed: int,
     no_bound: bool,
-    format_: str,
     output: Path | None,
     plot: Path | None,
     save_trace: Path | None,
     quiet: bool,
+    *,
+    as_json: bool,
+    as_csv: bool,
     **options: Any,
 ) -> None:
     """Compare policies, layouts and rules on simulated GPUs.
@@ -76,6 +79,8 @@ def simulate(
     from mig_spawner.planning.scenario import list_scenarios
     from mig_spawner.planning.work import WRITERS, Options, Work
 
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both.")
     if list_:
         click.echo("\n".join(list_scenarios()))
         return
@@ -85,7 +90,7 @@ def simulate(
         work.save_trace(save_trace)
     with _progress(work.steps, quiet=quiet) as bar:
         comparison = work.run(lambda text: bar.update(1, text))
-    write(WRITERS[format_](comparison), output)
+    write(WRITERS["json" if as_json else "csv" if as_csv else "table"](comparison), output)
     if plot is not None:
         save_plot(comparison, plot)
 

@@ -30,7 +30,7 @@ def test_the_same_twice_into_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
         output = tmp_path / f"{name}.json"
         result = simulate(
-            "--scenario", "steady-notebook-1.0", *SMALL, "--format", "json", "--output", str(output), "--quiet",
+            "--scenario", "steady-notebook-1.0", *SMALL, "--json", "--output", str(output), "--quiet",
             "--layout", "dynamic", "--layout", "all-1g", "--plot", str(tmp_path / f"{name}.svg"),
         )  # fmt: skip
         assert (result.exit_code, result.output) == (0, "")
@@ -44,7 +44,7 @@ def test_a_trace_that_was_saved_can_be_played(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     saved = simulate("--scenario", "steady-uniform-1.0", "--policy", "best-fit", *SMALL, "--save-trace", str(path))
     assert saved.exit_code == 0, saved.output
-    played = simulate("--trace", str(path), "--policy", "best-fit", "--gpu", "a100-80gb:2", "--format", "csv")
+    played = simulate("--trace", str(path), "--policy", "best-fit", "--gpu", "a100-80gb:2", "--csv")
     assert played.exit_code == 0, played.output
     assert played.stdout.splitlines()[1].startswith("t.csv,best-fit,dynamic,refuse,False,")
 
@@ -75,3 +75,8 @@ def test_what_cannot_be_done_is_said_in_a_sentence(arguments: list[str], sentenc
     assert result.exit_code != 0
     assert sentence in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_one_way_of_writing_at_a_time() -> None:
+    both = CliRunner().invoke(main, ["simulate", "--list", "--json", "--csv"])
+    assert (both.exit_code, "not both" in both.output) == (2, True)

@@ -105,7 +105,7 @@ def test_what_plan_writes_layout_check_accepts(
     assert checked.stdout.count("can be had: planned") == 2
     imported = spawner("layout", "import", parted)
     assert yaml.safe_load(imported.stdout) == yaml.safe_load(ours.read_text("utf-8"))
-    again = spawner("plan", *asked, "--today", ours, "--no-trial", "--quiet", "--format", "json")
+    again = spawner("plan", *asked, "--today", ours, "--no-trial", "--quiet", "--json")
     assert again.exit_code == 0, again.output
 
 

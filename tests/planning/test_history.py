@@ -69,7 +69,7 @@ def test_who_was_served_and_who_was_not(url: str) -> None:
 
 def test_both_verbs_take_it(url: str) -> None:
     arguments = ["--from-ledger", url, "--gpu", "a30-24gb:4", "--quiet"]
-    simulated = CliRunner().invoke(main, ["simulate", *arguments, "--policy", "best-fit", "--format", "csv"])
+    simulated = CliRunner().invoke(main, ["simulate", *arguments, "--policy", "best-fit", "--csv"])
     assert simulated.exit_code == 0, simulated.output
     assert simulated.stdout.splitlines()[1].startswith("ledger,best-fit,dynamic,refuse,False,")
     planned = CliRunner().invoke(main, ["plan", *arguments, "--no-trial"])

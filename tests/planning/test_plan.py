@@ -304,7 +304,7 @@ def test_the_command_writes_what_it_found(tmp_path: Path) -> None:
     layout, output = tmp_path / "layout.yaml", tmp_path / "advice.json"
     result = plan(
         "--gpu", "a30-24gb:8", "--trace", str(trace), "--class", "6, 2g.12gb, Tue 10-12", "--mig-parted", str(layout),
-        "--format", "json", "--output", str(output), "--hours", "200", "--rehearsed", "200",
+        "--json", "--output", str(output), "--hours", "200", "--rehearsed", "200",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "cut on demand" in result.stderr
