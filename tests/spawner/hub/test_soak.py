@@ -167,6 +167,8 @@ async def test_after_all_that_each_server_has_its_lease_and_nothing_else_has_any
             await asyncio.to_thread(world.start_hub)
         await acts
         assert await soak.overlaps() == []
+        if number % (size.at_once * 20) == 0:
+            print(f"soak: {number} of {size.steps} steps, {killed} hubs killed", flush=True)
     vars(world.knobs).update(vars(type(world.knobs)()))
     await desk.until(soak.settled, f"servers, pods and leases agree (seed {size.seed})", timeout_s=150)
     assert await soak.overlaps() == []
