@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from mig_spawner.spawner.injection.conflict import LEASE_LABEL
+
 if TYPE_CHECKING:
     from tests.spawner.hub.conftest import Desk, Person, World
 
@@ -121,29 +123,36 @@ class Soak:
         found: list[dict[str, Any]] = answer.json()["items"] if answer.is_success else []
         return found
 
-    async def settled(self) -> bool:
-        """Nothing is on its way, and servers, pods and leases are the same people's."""
-        running, with_gpu = set(), set()
+    async def settled(self) -> Agreement:
+        """Whether nothing is on its way, and servers, pods and leases are the same people's."""
+        found: list[str] = []
+        running = set()
         for person in self.people:
             for name, server in await person.servers():
                 assert not name
                 if server["pending"] or not server["ready"]:
-                    return False
+                    found.append(f"the server of {person.name} is {server['pending'] or 'not ready'}")
                 running.add(person.name)
         pods = await self._pods()
-        owners = [_owner(pod) for pod in pods]
-        with_gpu = {o for o, pod in zip(owners, pods, strict=True) if "mig-spawner/lease" in pod["metadata"]["labels"]}
-        leases = (await self.desk.allocator.leases()).leases
-        return (
-            sorted(owners) == sorted(running)
-            and sorted(x.holder.user_name for x in leases) == sorted(with_gpu)
-            and {x.lease_id for x in leases}
-            == {
-                pod["metadata"]["labels"]["mig-spawner/lease"]
-                for pod in pods
-                if "mig-spawner/lease" in pod["metadata"]["labels"]
-            }
-        )
+        owners = Counter(_owner(pod) for pod in pods)
+        found += [f"{owner} has {n} pods" for owner, n in owners.items() if n > 1]
+        found += [f"{owner} has a pod and no server" for owner in sorted(set(owners) - running)]
+        found += [f"{owner} has a server and no pod" for owner in sorted(running - set(owners))]
+        of_pods = {(_owner(pod), lease) for pod in pods if (lease := pod["metadata"]["labels"].get(LEASE_LABEL))}
+        of_ledger = {(x.holder.user_name, x.lease_id) for x in (await self.desk.allocator.leases()).leases}
+        found += [f"{owner} has lease {lease} and no pod of it" for owner, lease in sorted(of_ledger - of_pods)]
+        found += [f"{owner} has a pod and no lease {lease}" for owner, lease in sorted(of_pods - of_ledger)]
+        return Agreement(tuple(found))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """True if there are no differences."""
+
+    differences: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.differences
 
 
 def _owner(pod: dict[str, Any]) -> str:
