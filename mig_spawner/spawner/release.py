@@ -15,7 +15,7 @@ from kubernetes_asyncio.client import ApiException, V1DeleteOptions, V1Pod, V1Pr
 from mig_spawner.domain.lease import EndReason, PodFate
 from mig_spawner.errors import AllocatorUnavailable
 from mig_spawner.spawner.background import in_background
-from mig_spawner.spawner.lease import Debt
+from mig_spawner.spawner.lease import Debt, Log
 from mig_spawner.spawner.pod import lease_of
 from mig_spawner.wire.lease import LeaseRelease
 
@@ -25,6 +25,8 @@ GIVE_UP_S: Final = 900.0
 """How long a release that nobody hears is tried again; the allocator's own timers end the lease then."""
 
 _LOOK_EVERY_S: Final = 1.0
+_ending: dict[tuple[str, str], asyncio.Task[None]] = {}
+"""What sees to the end of pods without a lease, by namespace and name."""
 
 
 class Creation(Enum):
@@ -50,6 +52,11 @@ class PodSlot:
         self._namespace = namespace
         self._timeout_s = timeout_s
         self.name = name
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and name."""
+        return self._namespace, self.name
 
     async def find(self) -> V1Pod | None:
         """The pod, or None if there is none for certain.
@@ -154,18 +161,46 @@ async def _insist(debt: Debt, release: LeaseRelease) -> frozenset[str]:
 
 async def _see_it_gone(debt: Debt, slot: PodSlot, creation: Creation, lease_ids: frozenset[str], late_s: float) -> None:
     """Wait until no pod lives on these leases and none can appear any more; delete it if it does."""
+    await _end(slot, debt.log, lease_ids, late_s if creation is Creation.TRIED else 0)
+
+
+async def _end(slot: PodSlot, log: Log, lease_ids: frozenset[str | None], late_s: float) -> None:
+    """Delete the pod until it is gone, and as long as it may appear, if it lives on one of these; None is no lease."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + (late_s if creation is Creation.TRIED else 0)
+    until = loop.time() + late_s
     async with asyncio.timeout(GIVE_UP_S):
         while True:
             try:
                 pod = await slot.find()
                 if pod is not None and lease_of(pod.metadata.labels) in lease_ids:
                     if getattr(pod.metadata, "deletion_timestamp", None) is None:
-                        debt.log.warning("Deleting the pod %s, which came after its server was stopped.", slot.name)
+                        log.warning("Deleting the pod %s, which is there although its server was stopped.", slot.name)
                         await slot.delete(pod)
                 elif loop.time() >= until:
                     return
             except OSError as error:
-                debt.log.info("%s", error)
+                log.info("%s", error)
             await asyncio.sleep(_LOOK_EVERY_S)
+
+
+def end_without_lease(slot: PodSlot, creation: Creation, log: Log, *, late_s: float) -> None:
+    """See to the end of a pod without a lease, in the background and until its name is wanted again.
+
+    KubeSpawner asks once to delete a pod, and never for one that appears after its server was given up.
+    """
+
+    async def end() -> None:
+        try:
+            await _end(slot, log, frozenset({None}), late_s if creation is Creation.TRIED else 0)
+        except TimeoutError:
+            log.warning("Gave up on the end of the pod %s after %d minutes.", slot.name, GIVE_UP_S // 60)
+
+    let_be(slot)
+    task = _ending[slot.key] = in_background(end(), f"mig-end-{slot.name}")
+    task.add_done_callback(lambda done: _ending.pop(slot.key) if _ending.get(slot.key) is done else None)
+
+
+def let_be(slot: PodSlot) -> None:
+    """The next server of this name starts: what is there from now on is its own."""
+    if (task := _ending.pop(slot.key, None)) is not None:
+        task.cancel()

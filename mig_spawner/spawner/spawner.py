@@ -41,7 +41,7 @@ from mig_spawner.spawner.menu import MAX_NAME, groups_of
 from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
-from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, settle
+from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, end_without_lease, let_be, settle
 from mig_spawner.spawner.share import beyond_share, parse_bounds, parse_sizes, with_share
 from mig_spawner.spawner.sweep import Place, begin_sweep
 from mig_spawner.spawner.trait import MIGTraits
@@ -102,6 +102,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
     def start(self) -> asyncio.Future[str]:
         """Start. Time in line is apart from `start_timeout`: the hub waits for both, the pod for `start_timeout` alone."""
         self._keeper.forget()
+        let_be(self._slot())
         self._entry = self._granted = None
         self._creation = Creation.NONE
         if self._progress.closed:
@@ -341,6 +342,8 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         creation, self._creation = self._creation, Creation.NONE
         keeper = self._keeper
         if keeper.lease_id is None and not keeper.asked:
+            if creation is Creation.TRIED or (self._pod_seen() is not None and self.delete_stopped_pods):
+                end_without_lease(self._slot(), creation, self.log, late_s=self._late_s())
             if self._started_here or self._lease_known:
                 return  # there was none
             creation = Creation.TRIED  # a start that the hub forgot when it was killed

@@ -17,7 +17,7 @@ from mig_spawner.spawner import release as release_module
 from mig_spawner.spawner.background import close_clients
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
 from mig_spawner.spawner.lease import Debt
-from mig_spawner.spawner.release import Creation, PodSlot, settle
+from mig_spawner.spawner.release import Creation, PodSlot, end_without_lease, let_be, settle
 from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.client import AllocatorClient
 
@@ -37,10 +37,20 @@ class Scene:
     allocator: ScriptedAllocator
     client: AllocatorClient
 
+    def slot(self) -> PodSlot:
+        return PodSlot(self.api, "default", NAME, 2.0)
+
+    def end(self, creation: Creation, *, late_s: float = 30) -> None:
+        end_without_lease(self.slot(), creation, logging.getLogger("test"), late_s=late_s)
+
+    async def until_no_pod(self) -> None:
+        async with asyncio.timeout(8):
+            while await self.pods():
+                await asyncio.sleep(0.01)
+
     async def settle(self, creation: Creation, *, lease_id: str | None = "lease-1", late_s: float = 0.3) -> None:
         debt = Debt(lambda: self.client, Holder("7"), lease_id, None, logging.getLogger("test"))
-        slot = PodSlot(self.api, "default", NAME, 2.0)
-        await settle(debt, slot, creation, EndReason.STOPPED, late_s=late_s)
+        await settle(debt, self.slot(), creation, EndReason.STOPPED, late_s=late_s)
 
     async def create_pod(self, lease_id: str | None) -> None:
         labels = {LEASE_LABEL: lease_id} if lease_id else {}
@@ -155,3 +165,34 @@ async def test_a_pod_that_will_not_go_keeps_its_slice(scene: Scene) -> None:
         while not (await scene.api.read_namespaced_pod(NAME, "default")).metadata.deletion_timestamp:
             await asyncio.sleep(0.01)
     assert scene.fates == ["unknown"]
+
+
+async def test_a_pod_without_a_lease_that_was_left_behind_is_deleted(scene: Scene) -> None:
+    await scene.create_pod(None)
+    scene.kube.knobs.delete_failures = 2
+    scene.end(Creation.DONE)
+    await scene.until_no_pod()
+    assert scene.allocator.calls == []
+
+
+async def test_a_pod_without_a_lease_that_comes_late_is_deleted(scene: Scene) -> None:
+    scene.end(Creation.TRIED)
+    await scene.create_pod(None)
+    await scene.until_no_pod()
+
+
+async def test_what_the_next_server_of_the_name_makes_is_its_own(scene: Scene) -> None:
+    scene.end(Creation.TRIED)
+    let_be(scene.slot())
+    await scene.create_pod(None)
+    await scene.settle(Creation.TRIED, late_s=0.1)  # another server's end, which takes several looks
+    await scene.until_fates("unknown", "gone")
+    assert await scene.pods() == [NAME]
+
+
+async def test_a_pod_with_a_lease_is_not_ended_as_one_without(scene: Scene) -> None:
+    await scene.create_pod("lease-2")
+    scene.end(Creation.TRIED)
+    await scene.settle(Creation.TRIED, late_s=0.1)
+    await scene.until_fates("unknown", "gone")
+    assert await scene.pods() == [NAME]

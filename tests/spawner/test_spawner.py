@@ -333,7 +333,7 @@ async def test_the_token_comes_from_the_environment_and_is_never_shown(
 
 async def test_every_trait_of_ours_says_what_it_is_for() -> None:
     own = set(MIGSpawner.class_traits(config=True)) - set(KubeSpawner.class_traits(config=True))
-    assert len(own) == 23
+    assert len(own) == 24
     for name in own:
         assert len(MIGSpawner.class_traits()[name].help.strip()) > 60, name
 

@@ -89,6 +89,10 @@ class Part:
         self.log = folder / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def start(self) -> None:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTERHUB_", "MIG_", "COV_"))}
         with self.log.open("ab") as log:
@@ -177,10 +181,10 @@ class World:
         self._await_http(f"{self.hub_url}/hub/health", self.hub)
 
     def heal(self) -> None:
-        """Start again what a failed test left dead."""
-        if self.allocator.process is None:
+        """Start again what a failed test left dead, or what ended by itself, as a cluster would."""
+        if not self.allocator.alive:
             self.start_allocator()
-        if self.hub.process is None:
+        if not self.hub.alive:
             self.start_hub()
 
     def _await_http(self, url: str, part: Part) -> None:

@@ -128,6 +128,22 @@ async def test_a_stop_that_the_cluster_fails_keeps_the_slice_until_the_pod_is_go
     assert await ada.pod() is None
 
 
+async def test_a_server_without_a_gpu_leaves_no_pod_either_when_the_cluster_fails_its_stop(
+    desk: Desk, world: World
+) -> None:
+    ada = await desk.person()
+    await ada.start({"mig": "none"})
+    await desk.until(ada.ready)
+    world.knobs.delete_failures = 1
+    await ada.stop()
+    await desk.until(ada.stopped)
+
+    async def gone() -> bool:
+        return await ada.pod() is None
+
+    await desk.until(gone)
+
+
 async def test_a_lease_that_is_over_ends_its_server(desk: Desk) -> None:
     ada = await desk.person()
     await ada.start({"mig": "brief"})
