@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mig_spawner.allocator.fleet import fleet_of, is_silent, occupied
 from mig_spawner.allocator.foresight.ranking import ranking_of
-from mig_spawner.allocator.quota.held import Held
+from mig_spawner.allocator.quota.held import held_of
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, Transaction
 from mig_spawner.allocator.store.plans import PlanRecord
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
+from mig_spawner.domain.held import Held
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.domain.policy import POLICIES, UNKNOWN, Demand, Ranking
 from mig_spawner.domain.queue import Memory
@@ -156,7 +157,7 @@ class Ledger:
         """What is held, added up for quotas, after the moves made so far."""
         if self._held is None:
             gpus = {uuid: gpu for node in self.nodes.values() for uuid, gpu in node.gpus.items()}
-            self._held = Held(self.holding.values(), gpus)
+            self._held = held_of(self.holding.values(), gpus)
         return self._held
 
     def move(self, before: Lease, after: L, why: str) -> L:

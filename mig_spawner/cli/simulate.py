@@ -39,6 +39,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--quota", "quotas", multiple=True, metavar="GROUP=GPUS", help="The most a group has at once; repeatable."
 )
+@click.option("--menu", type=_PATH, help="A menu whose quotas hold for the people and groups of a trace.")
 @click.option("--keep-apart", multiple=True, metavar="GROUP,GROUP", help="Groups that never share a GPU; repeatable.")
 @click.option("--online", is_flag=True, help="Policies estimate the demand from what arrives, as the allocator does.")
 @click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each.")

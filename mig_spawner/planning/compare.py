@@ -11,11 +11,12 @@ from typing import Final
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.policy import UNKNOWN, Rules
 from mig_spawner.domain.policy.priced.rehearsal import Traffic
+from mig_spawner.domain.quota import QuotaRule
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.bound import Repack
 from mig_spawner.planning.fleet import fleet_of
 from mig_spawner.planning.measure import Figure, figure, quantile
-from mig_spawner.planning.rule import RULES, quota_of
+from mig_spawner.planning.rule import RULES
 from mig_spawner.planning.scenario import Scenario, demand_of
 from mig_spawner.planning.setup import REPLAN, Setup, ranking_for, replanner
 from mig_spawner.planning.simulation import Course, Outcome, run
@@ -92,7 +93,7 @@ def compare(
     setups: Sequence[Setup],
     effort: Effort = Effort(),
     *,
-    quota: Mapping[str, float] | None = None,
+    quotas: tuple[QuotaRule, ...] = (),
     apart: Rules = (),
     fleets: Mapping[str, Sequence[GPUState]] | None = None,
     step: Callable[[str], None] = lambda _: None,
@@ -100,7 +101,7 @@ def compare(
     """Run every setup on every scenario.
 
     Args:
-        quota: the part of the fleet, in GPUs, that a group may have at most.
+        quotas: how much somebody may have.
         apart: the groups that never share a GPU.
         fleets: GPUs under layouts that have no name of ours, by the name that setups call them.
         step: told after each run what comes next.
@@ -114,7 +115,7 @@ def compare(
         for setup in setups:
             step(f"{scenario.name}: {setup}")
             parts = [
-                part for trace in traces for part in _run(scenario, setup, trace, effort, quota, apart, fleets or {})
+                part for trace in traces for part in _run(scenario, setup, trace, effort, quotas, apart, fleets or {})
             ]
             slices = [_slices(part) for part in parts]
             rows.append(_row(scenario.name, setup, parts, first))
@@ -137,7 +138,7 @@ def _run(
     setup: Setup,
     trace: Trace,
     effort: Effort,
-    quota: Mapping[str, float] | None,
+    quotas: tuple[QuotaRule, ...],
     apart: Rules,
     fleets: Mapping[str, Sequence[GPUState]],
 ) -> list[Outcome]:
@@ -153,7 +154,7 @@ def _run(
         ranking=ranking,
         demand=demand,
         rule=RULES[setup.rule],
-        quota=None if quota is None else quota_of(quota),
+        quotas=quotas,
         apart=apart,
         warm_up=scenario.warm_up,
         end=inf if scenario.end is None else scenario.end,

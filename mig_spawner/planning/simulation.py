@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
@@ -16,7 +16,9 @@ from typing import Protocol
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.policy import UNKNOWN, Demand, Ranking, Rules
 from mig_spawner.domain.queue import STARVATION_AFTER
+from mig_spawner.domain.quota import QuotaRule
 from mig_spawner.domain.request import Request
+from mig_spawner.planning.quota import Quotas
 from mig_spawner.planning.stage import Stage, share_of
 from mig_spawner.planning.trace import Arrival, Trace
 
@@ -110,10 +112,6 @@ class Refuse:
                 yield waiter, decision
 
 
-Quota = Callable[[Arrival, Mapping[int, tuple[Arrival, Decision]]], bool]
-"""Whether somebody may have what he asks for, beside what is held: by number who holds what."""
-
-
 @dataclass(frozen=True, slots=True)
 class Course:
     """How a run goes.
@@ -122,7 +120,7 @@ class Course:
         ranking: the policy for its demand.
         demand: for measuring fragmentation.
         rule: makes the rule for who waits, and who is served first; each run has its own.
-        quota: who may have what; None for everybody everything.
+        quotas: how much somebody may have, as a menu says it.
         apart: the groups that never share a GPU.
         warm_up: seconds at the beginning that do not count.
         end: seconds at which the run ends.
@@ -133,7 +131,7 @@ class Course:
     ranking: Ranking
     demand: Demand = UNKNOWN
     rule: Callable[[], Rule] = Refuse
-    quota: Quota | None = None
+    quotas: tuple[QuotaRule, ...] = ()
     apart: Rules = ()
     warm_up: float = 0.0
     end: float = inf
@@ -165,6 +163,7 @@ class _Play:
         """Where each part of the time ends."""
         self._part_now = 0
         self._stage = Stage(fleet, course.ranking, course.demand, apart=course.apart)
+        self._quotas = Quotas(course.quotas, fleet)
         self._placed = placed
         self._gpus = list({id(state.gpu.profiles): state.gpu for state in fleet}.values())
         self._shares: dict[Request, float] = {}
@@ -182,6 +181,7 @@ class _Play:
             self._pass(when)
             if not gives_up:
                 _, decision = self._running.pop(number)
+                self._quotas.stop(number, when)
                 self._stage.stop(decision)
                 self._serve()
             elif (waiter := self._waiting.pop(number, None)) is not None:
@@ -222,6 +222,7 @@ class _Play:
             arrival = waiter.arrival
             self._stage.start(decision, self._now + arrival.duration, arrival.groups)
             self._running[waiter.number] = arrival, decision
+            self._quotas.start(waiter.number, arrival, decision, self._now)
             if arrival.duration < inf:
                 heappush(self._events, (self._now + arrival.duration, waiter.number, False))
             if (outcome := self._part(arrival)) is not None:
@@ -233,7 +234,7 @@ class _Play:
                 self._placed(waiter.number, decision)
 
     def _allowed(self, waiter: Waiter) -> bool:
-        return self._course.quota is None or self._course.quota(waiter.arrival, self._running)
+        return self._quotas.allows(waiter.number, waiter.arrival, self._now)
 
     def _refuse(self, waiter: Waiter, why: str) -> None:
         if self._placed is not None:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime, timedelta
 
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.lease import Holder, Queued
 from mig_spawner.domain.queue import STARVATION_AFTER, Board, Line, Memory, Outlook, earmark_heads
 from mig_spawner.domain.queue.outlook import stay_of
+from mig_spawner.planning.quota import FAR, moment
 from mig_spawner.planning.simulation import Waiter
 from mig_spawner.planning.stage import Stage
-
-BEGIN: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""Second 0 of a run."""
-FAR: Final = 1e10
-"""Seconds after which a moment is as good as never: some three hundred years."""
 
 
 class InOrder:
@@ -57,9 +52,9 @@ class Queue:
     def serve(
         self, stage: Stage, waiting: Sequence[Waiter], now: float, allowed: Callable[[Waiter], bool]
     ) -> Iterator[tuple[Waiter, Decision]]:
-        moment = _moment(now)
+        at = moment(now)
         self._leases = {w.number: self._leases.get(w.number) or self._lease(w) for w in waiting}
-        self._earmark(stage, [w.number for w in waiting if allowed(w)], moment)
+        self._earmark(stage, [w.number for w in waiting if allowed(w)], at)
         if not stage.has_room:
             return
         earmarks = self._earmarks()
@@ -72,9 +67,9 @@ class Queue:
             return
         waiters = {self._leases[waiter.number].lease_id: waiter for waiter in waiting}
         board = Board(
-            self._outlooks(stage, moment),
+            self._outlooks(stage, at),
             stage.ranking,
-            moment,
+            at,
             memory=self._memory,
             earmarks=earmarks,
             apart=stage.apart,
@@ -88,7 +83,7 @@ class Queue:
             lease_id=name,
             holder=Holder(arrival.holder or name),
             request=arrival.request,
-            queued_at=_moment(arrival.at),
+            queued_at=moment(arrival.at),
             duration_s=arrival.duration if self._agreed and arrival.duration < FAR else None,
             groups=arrival.groups,
         )
@@ -100,7 +95,7 @@ class Queue:
         ]
 
     def _end(self, until: float) -> datetime | None:
-        return _moment(until) if self._agreed and until < FAR else None
+        return moment(until) if self._agreed and until < FAR else None
 
     def _earmark(self, stage: Stage, numbers: Sequence[int], now: datetime) -> None:
         """As the allocator's timer does. Nothing is placed between two events, so it is early enough at the next one."""
@@ -115,7 +110,3 @@ class Queue:
 
     def _earmarks(self) -> dict[str, str]:
         return {lease.earmark: lease.lease_id for lease in self._leases.values() if lease.earmark is not None}
-
-
-def _moment(seconds: float) -> datetime:
-    return BEGIN + timedelta(seconds=min(seconds, FAR))

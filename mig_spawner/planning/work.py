@@ -11,10 +11,11 @@ from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.compare import Comparison, Effort, compare, steps
 from mig_spawner.planning.fleet import DYNAMIC, Group, gpus_of
 from mig_spawner.planning.report import as_csv, as_json, as_table
-from mig_spawner.planning.rule import REFUSE, parse_apart, parse_quota
+from mig_spawner.planning.rule import REFUSE, parse_apart, parse_quotas
 from mig_spawner.planning.scenario import GPUS, SPAN, STUDY, Scenario, of_trace, scenario
 from mig_spawner.planning.setup import Setup
 from mig_spawner.planning.trace import Trace, read_trace, write_trace
+from mig_spawner.wire.menu.file import read_menu
 
 POLICIES: Final = ("first-fit", "best-fit", "min-fragmentation", "auto")
 """Compared when nobody says which."""
@@ -33,6 +34,7 @@ class Options:
     layouts: Sequence[str] = ()
     rules: Sequence[str] = ()
     quotas: Sequence[str] = ()
+    menu: Path | None = None
     keep_apart: Sequence[str] = ()
     online: bool = False
     span: float = SPAN
@@ -58,7 +60,8 @@ class Work:
         if not self._scenarios:
             raise InvalidRequest("Name a --scenario (--list shows all), a --trace or a ledger.")
         self._setups = list(_setups(options))
-        self._quota = parse_quota(options.quotas)
+        menu = () if options.menu is None else read_menu(str(options.menu)).quotas
+        self._quotas = (*menu, *parse_quotas(options.quotas))
         self._apart = parse_apart(options.keep_apart)
         self._effort = options.effort
 
@@ -69,7 +72,7 @@ class Work:
 
     def run(self, step: Callable[[str], None]) -> Comparison:
         """Do it; `step` is told each time what comes next."""
-        return compare(self._scenarios, self._setups, self._effort, quota=self._quota, apart=self._apart, step=step)
+        return compare(self._scenarios, self._setups, self._effort, quotas=self._quotas, apart=self._apart, step=step)
 
     def save_trace(self, path: Path) -> None:
         """Write the arrivals of the first scenario, seed 1."""

@@ -18,6 +18,7 @@ from mig_spawner.planning.fleet import Group, gpus_of
 from mig_spawner.planning.measure import Figure, figure, quantile
 from mig_spawner.planning.plot import save_plot
 from mig_spawner.planning.report import as_csv, as_json, as_table
+from mig_spawner.planning.rule import parse_quotas
 from mig_spawner.planning.scenario import of_trace, scenario
 from mig_spawner.planning.setup import Setup
 from mig_spawner.planning.trace import Arrival
@@ -71,7 +72,9 @@ def test_json_csv_and_table_say_the_same(small: Comparison) -> None:
 
 def test_a_trace_has_intervals_from_the_parts_of_its_time() -> None:
     trace = [Arrival(60.0 * n, 900.0, SliceRequest(ProfileName(3, 40)), group="abc"[n % 3]) for n in range(100)]
-    told = compare([of_trace("mine", GPUS, trace)], [Setup("best-fit"), Setup("best-fit")], QUICK, quota={"a": 0.9})
+    told = compare(
+        [of_trace("mine", GPUS, trace)], [Setup("best-fit"), Setup("best-fit")], QUICK, quotas=parse_quotas(["a=0.9"])
+    )
     row, again = told.rows
     figure = row.figures["accepted_requests"]
     assert figure.plus_minus is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import inf
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,10 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.fleet import Group, dynamic, fleet_of, gpus_of, named_cut, static
-from mig_spawner.planning.rule import parse_quota, quota_of
+from mig_spawner.planning.rule import parse_quotas
 from mig_spawner.planning.simulation import Course, Outcome, run
 from mig_spawner.planning.trace import Arrival, from_zero
+from mig_spawner.wire.menu.file import read_menu
 
 ONE, THREE, FOUR, SEVEN = (SliceRequest(ProfileName.parse(n)) for n in ("1g.10gb", "3g.40gb", "4g.40gb", "7g.80gb"))
 BEST = POLICIES["best-fit"]
@@ -109,7 +111,7 @@ def test_an_empty_trace_says_nothing() -> None:
 def test_a_group_has_no_more_than_its_quota_at_once() -> None:
     trace = [Arrival(n, 10, ONE, group=group) for n, group in enumerate(["a", "a", "a", "b", "b", "b"])]
     trace.append(Arrival(10.5, 1, ONE, group="a"))
-    course = Course(BEST, quota=quota_of({"a": 0.2}))
+    course = Course(BEST, quotas=parse_quotas(["a=0.3"]))
     outcome = one(run(trace, fleet(), course))
     assert outcome.refused_why == {"quota": 1}
     assert outcome.refused_by_group == {"a": 1}
@@ -119,12 +121,12 @@ def test_a_group_has_no_more_than_its_quota_at_once() -> None:
 @pytest.mark.parametrize("text", ["physics", "=3", "physics=-1", "physics=inf", "physics=many"])
 def test_a_quota_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="GROUP=GPUS"):
-        parse_quota([text])
+        parse_quotas([text])
 
 
 def test_quotas_are_read() -> None:
-    assert parse_quota([]) is None
-    assert parse_quota(["a=b=2", "c=0.5"]) == {"a=b": 2, "c": 0.5}
+    assert parse_quotas([]) == ()
+    assert [(*rule.groups, rule.limit) for rule in parse_quotas(["a=b=2", "c=0.5"])] == [("a=b", 2), ("c", 0.5)]
 
 
 REQUESTS = st.sampled_from([ONE, THREE, FOUR, SEVEN, WholeRequest(), MemoryRequest(15)])
@@ -207,3 +209,27 @@ def test_gpus_that_are_none_are_refused(text: str) -> None:
 def test_too_many_gpus_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="At most"):
         gpus_of([Group("a100-80gb", 15_000), Group("a30-24gb", 15_000)])
+
+
+def test_the_quotas_of_a_menu_hold_as_in_the_allocator(tmp_path: Path) -> None:
+    """Each person one slice at once, and three GPU-hours of the last day for each group."""
+    path = tmp_path / "menu.yaml"
+    path.write_text("quotas:\n- {per: person, slices: 1}\n- {per: group, gpu_hours: 3, window: 1d}\n")
+    quotas = read_menu(str(path)).quotas
+    hour = 3600.0
+    trace = [
+        Arrival(0, 2 * hour, ONE, group="a", holder="alice"),
+        Arrival(1, hour, ONE, group="a", holder="alice"),
+        Arrival(2, 4 * hour, SEVEN, group="b", holder="bob"),
+        Arrival(5 * hour, hour, ONE, group="b", holder="carol"),
+        Arrival(5 * hour + 1, hour, ONE, group="a", holder="alice"),
+        Arrival(29 * hour, hour, ONE, group="b", holder="bob"),
+    ]
+    placed: dict[int, bool] = {}
+
+    def note(number: int, decision: Decision | None) -> None:
+        placed[number] = decision is not None
+
+    outcome = one(run(trace, fleet("a100-80gb:2"), Course(BEST, quotas=quotas), placed=note))
+    assert placed == {0: True, 1: False, 2: True, 3: False, 4: True, 5: True}
+    assert outcome.refused_why == {"quota": 2}

@@ -17,7 +17,7 @@ from mig_spawner.domain.request import Request, SliceRequest, WholeRequest
 from mig_spawner.planning.compare import Effort, compare
 from mig_spawner.planning.fleet import Group, dynamic, gpus_of
 from mig_spawner.planning.report import as_table
-from mig_spawner.planning.rule import RULES, quota_of
+from mig_spawner.planning.rule import RULES, parse_quotas
 from mig_spawner.planning.scenario import of_trace
 from mig_spawner.planning.setup import Setup
 from mig_spawner.planning.simulation import Course, Rule, run
@@ -103,7 +103,7 @@ def test_who_does_not_want_to_wait_any_longer_gives_up() -> None:
 def test_who_is_over_quota_is_passed_over_until_others_of_the_group_leave() -> None:
     trace = [Arrival(n, 10, ONE, group=group) for n, group in enumerate(["a", "a", "a", "b"])]
     for rule in ("in-order", "queue", "queue-agreed"):
-        (outcome,) = run(trace, fleet(), Course(BEST, rule=RULES[rule], quota=quota_of({"a": 0.2}), end=100))
+        (outcome,) = run(trace, fleet(), Course(BEST, rule=RULES[rule], quotas=parse_quotas(["a=0.3"]), end=100))
         assert outcome.waits == [0, 0, 0, 8], rule
         assert not outcome.refused_why
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.quota.text import refusal_text
-from mig_spawner.allocator.quota.use import Use, decided_size
+from mig_spawner.allocator.quota.use import Use
 from mig_spawner.allocator.refusal import refusal
 from mig_spawner.domain.fleet import Decision
+from mig_spawner.domain.held import against, decided_size
 from mig_spawner.domain.lease import Queued
-from mig_spawner.domain.quota import Quota, Size, Standing, quotas_of, tightest
+from mig_spawner.domain.quota import quotas_of
 from mig_spawner.domain.request import Request
 from mig_spawner.domain.rule import Person
 from mig_spawner.wire.problem import ProblemCode
@@ -36,7 +37,7 @@ def refuse_over_quota(ledger: Ledger, person: Person, choices: Iterable[Request]
     use = Use(ledger, without=without)
     for choice in choices:
         size = use.least(choice)
-        standing = _against(use, quotas, size)
+        standing = against(use.standing, quotas, size)
         if standing is not None:
             raise refusal(ProblemCode.QUOTA, refusal_text(standing, str(choice), size, ledger.menu.clock(ledger.now)))
 
@@ -58,7 +59,7 @@ def within_quota(ledger: Ledger, queue: Iterable[Queued]) -> Iterator[Queued]:
 def over_quota(ledger: Ledger, lease: Queued, decision: Decision) -> bool:
     """Whether a quota is against what could be granted now. Such a lease is passed over for the rest of this transaction."""
     quotas = quotas_of(ledger.menu.quotas, lease.person)
-    over = bool(quotas) and _against(Use(ledger, waiting=False), quotas, decided_size(decision)) is not None
+    over = bool(quotas) and against(Use(ledger, waiting=False).standing, quotas, decided_size(decision)) is not None
     if over:
         ledger.passed_over.add(lease.lease_id)
     return over
@@ -74,16 +75,11 @@ def waits_for_quota(use: Use, lease: Queued, *, hours: bool = True) -> str:
     quotas = [q for q in quotas_of(ledger.menu.quotas, lease.person) if hours or q.rule.window is None]
     if not quotas:
         return ""
-    against: list[str] = []
+    reasons: list[str] = []
     for choice in lease.choices:
         size = use.least(choice)
-        standing = _against(use, quotas, size)
+        standing = against(use.standing, quotas, size)
         if standing is None:
             return ""
-        against.append(refusal_text(standing, str(choice), size, ledger.menu.clock(ledger.now)))
-    return against[0]
-
-
-def _against(use: Use, quotas: Iterable[Quota], size: Size) -> Standing | None:
-    standings = [use.standing(quota, size) for quota in quotas]
-    return tightest(standing for standing in standings if not standing.has_room(size))
+        reasons.append(refusal_text(standing, str(choice), size, ledger.menu.clock(ledger.now)))
+    return reasons[0]

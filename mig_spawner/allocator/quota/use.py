@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.quota.held import memory_gb
-from mig_spawner.domain.fleet import Decision, GPUState, profiles_for
+from mig_spawner.domain.held import least_size, subject_of
 from mig_spawner.domain.lease import Queued
-from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.quota import Quota, Scope, Size, Standing, hours_left_at, room_at
-from mig_spawner.domain.request import Request, WholeRequest
+from mig_spawner.domain.request import Request
 
 _SECONDS_PER_HOUR = 3600
 
@@ -46,7 +43,7 @@ class Use:
         if rule.window is not None:
             return self._hours(quota, rule.window)
         promised = sum(self.least(lease.request).in_unit(rule.unit) for lease in self._waiting(quota))
-        return self.ledger.held.total(_subject(quota), rule.unit) + promised
+        return self.ledger.held.total(subject_of(quota), rule.unit) + promised
 
     def _waiting(self, quota: Quota) -> list[Queued]:
         if self._queue is None:
@@ -64,11 +61,11 @@ class Use:
         since = now - window
         closed = self.ledger.tx.closed_seconds(since, person=_person(quota))
         past = sum(seconds for person, seconds in closed if quota.counts(person)) / _SECONDS_PER_HOUR
-        return past + sum(p.until(now).hours_since(since) for p in self.ledger.held.pieces(_subject(quota)))
+        return past + self.ledger.held.hours(subject_of(quota), since, now)
 
     def _resets_at(self, quota: Quota, needed: Size | None) -> datetime | None:
         rule, now = quota.rule, self.ledger.now
-        pieces = self.ledger.held.pieces(_subject(quota))
+        pieces = self.ledger.held.pieces(subject_of(quota))
         if rule.window is not None:
             past = self.ledger.tx.closed_spells(now - rule.window, person=_person(quota))
             spells = [one.spell for one in past if quota.counts(one.person)]
@@ -79,36 +76,5 @@ class Use:
         return room_at(rule.limit, amount, [*held, *promised])
 
 
-def _subject(quota: Quota) -> tuple[Scope, str]:
-    return (quota.rule.scope, quota.subject)
-
-
 def _person(quota: Quota) -> str | None:
     return quota.subject if quota.rule.scope is Scope.PERSON else None
-
-
-def decided_size(decision: Decision) -> Size:
-    """How large what would be granted is."""
-    name = None if decision.profile is None else decision.profile.name
-    total = decision.gpu.multiprocessors
-    return Size(memory_gb(name, decision.memory_mib), decision.multiprocessors / total if total else decision.share)
-
-
-def least_size(request: Request, fleet: Sequence[GPUState]) -> Size:
-    """The least that can serve a request on these GPUs, in each unit; nothing where no GPU can."""
-    if isinstance(request, WholeRequest):
-        wholes = [state.gpu.memory_mib for state in fleet if state.can_be_whole]
-        return Size(memory_gb(None, min(wholes, default=0)), 1.0)
-    sizes = list(_sizes(profiles_for(request, fleet), fleet))
-    return Size(
-        min((size.memory_gb for size in sizes), default=0.0), min((size.compute_share for size in sizes), default=0.0)
-    )
-
-
-def _sizes(names: Sequence[ProfileName], fleet: Sequence[GPUState]) -> Iterable[Size]:
-    wanted = set(names)
-    for state in fleet:
-        total = state.gpu.multiprocessors
-        for profile in (*(device.profile for device in state.devices), *state.gpu.profiles):
-            if profile.name in wanted and total:
-                yield Size(float(profile.name.memory_gb), profile.multiprocessors / total)
