@@ -23,8 +23,9 @@ from tests.controlplane.assets import in_ci
 from tests.controlplane.fixture import control_plane
 from tests.kube.referee import Referee, referee
 from tests.page.conftest import site_fixture
+from tests.page.test_layout import scene
 
-__all__ = ["control_plane", "referee", "site_fixture"]
+__all__ = ["control_plane", "referee", "scene", "site_fixture"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
+from mig_spawner.wire.reshape import ReshapeDocument
+from tests.allocator.reshape.test_reshape import Agent
 from tests.browser.look import violations
 from tests.page.site import Site, furnish
 
@@ -27,10 +30,10 @@ ADMIN = [
     *("admin/leases", "admin/leases?text=nothing", "leases/{queued}", "admin/leases/{active}/end", "admin/queue"),
     *("admin/nodes", "admin/nodes/n1", "admin/nodes/n2", "admin/nodes/n1/cordon", "admin/nodes/n1/drain"),
     *("admin/quotas", "admin/quotas?user=ann", "admin/usage", "admin/usage?by=profile"),
-    *("admin/menu", "admin/menu?user=ann", "admin/audit", "admin/audit?text=ann"),
+    *("admin/layouts", "admin/menu", "admin/menu?user=ann", "admin/audit", "admin/audit?text=ann"),
 ]
-FULL_HD = {"width": 1280, "height": 800}
-NARROW = {"width": 320, "height": 640}
+FULL_HD: Final[ViewportSize] = {"width": 1280, "height": 800}
+NARROW: Final[ViewportSize] = {"width": 320, "height": 640}
 
 
 async def _walk(page: Page, paths: list[str], leases: dict[str, LeaseDocument]) -> AsyncIterator[str]:
@@ -60,6 +63,20 @@ async def test_axe_finds_nothing(site: Site, browser: Browser, scheme: str) -> N
         assert [text for text in errors if "404" not in text] == [], "the policy forbids nothing that the page needs"
     assert found == {path: [] for path in [*OWN, *ADMIN]}
     assert all(url.startswith(site.rig.app.url.removesuffix("/services/mig/")) for url in site.requested)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_in_proposals(
+    scene: tuple[Site, Agent, ReshapeDocument], browser: Browser, scheme: str
+) -> None:
+    running, _, proposal = scene
+    page = await running.page(browser, color_scheme=scheme, viewport=FULL_HD)
+    for path in ("", f"/{proposal.reshape_id}/approve", f"/{proposal.reshape_id}/reject"):
+        await page.goto(f"admin/layouts{path}")
+        assert await violations(page) == []
+        await page.set_viewport_size(NARROW)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+        await page.set_viewport_size(FULL_HD)
 
 
 async def test_nothing_is_wider_than_a_small_screen_or_a_page_at_200_percent(site: Site, browser: Browser) -> None:

@@ -100,7 +100,7 @@ async def site(folder: Path, now: datetime | None = None, **traits: Any) -> Asyn
         yield Site(rig, stack)
 
 
-async def furnish(site: Site) -> dict[str, LeaseDocument]:
+async def furnish(site: Site, server: str = "<b>x</b>") -> dict[str, LeaseDocument]:
     """Three nodes with every kind of piece that a map can show, and somebody who waits."""
     rig = site.rig
     node = await rig.node("n1", ("a100-80gb", "a100-80gb", "h100-80gb"))
@@ -124,7 +124,7 @@ async def furnish(site: Site) -> dict[str, LeaseDocument]:
     fixed.boards[0].add("2g.12gb", 2, processes=None)
     fixed.boards[1].health = Health.BAD
     await fixed.report()
-    leases["queued"] = await site.own("fay", "<b>x</b>", accelerator_partition_type="7g.80gb")
+    leases["queued"] = await site.own("fay", server, accelerator_partition_type="7g.80gb")
     done = await site.own("ann", "done", accelerator_partition_type="1g.10gb")
     rig.clock.move(5)
     for each in (node, fixed):

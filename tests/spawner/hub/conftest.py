@@ -119,12 +119,15 @@ class Part:
 class World:
     """All parts, and the questions that tests ask of them."""
 
-    def __init__(self, folder: Path, cluster: Cluster, *, config: Path = HERE / "jupyterhub_config.py") -> None:
+    def __init__(
+        self, folder: Path, cluster: Cluster, *, config: Path = HERE / "jupyterhub_config.py", base: str = ""
+    ) -> None:
+        """`base`: the path below which hub and allocator are, without a slash at its end."""
         self.cluster = cluster
         self.knobs = cluster.knobs
         ports = _free_ports(2)
-        self.hub_url = f"http://127.0.0.1:{ports[0]}"
-        self.allocator_url = f"http://127.0.0.1:{ports[1]}/services/mig"
+        self.hub_url = f"http://127.0.0.1:{ports[0]}{base}"
+        self.allocator_url = f"http://127.0.0.1:{ports[1]}{base}/services/mig"
         self._tokens = {name: secrets.token_hex(16) for name in ("allocator", "agent", "tests")}
         shared = {"MIG_ALLOCATOR_TOKEN": self._tokens["allocator"]}
         self.allocator = Part(
