@@ -7,7 +7,7 @@ itself after some of them in a row (`consecutive_failure_limit`). `uncounted` se
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
@@ -104,6 +104,20 @@ def pod_refusal(status: int | None, body: str) -> SpawnRefused | None:
             reason=Reason.CAPACITY,
         )
     return None
+
+
+def node_refusal(pod: Mapping[str, Any] | None) -> SpawnRefused | None:
+    """What to say of a pod that its node did not take: the kubelet ends such a pod before any of its containers is made."""
+    status = (pod or {}).get("status") or {}
+    if pod is None or status.get("phase") != "Failed" or status.get("containerStatuses") or not status.get("reason"):
+        return None
+    reason, node = str(status["reason"]), (pod.get("spec") or {}).get("nodeName")
+    said = str(status.get("message") or "It gives no reason").removeprefix("Pod was rejected: ")[:300].rstrip(".")
+    where = f"The node {node}" if node else "Its node"
+    return SpawnRefused(
+        f"{where} did not take this server ({reason}): {said}. Try again, or tell an admin of this hub.",
+        reason=Reason.CAPACITY,
+    )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from jupyterhub.app import JupyterHub
 from jupyterhub.utils import url_escape_path, url_path_join
 
 from mig_spawner.spawner.check.outside import fault_of
-from mig_spawner.spawner.error import Reason, SpawnRefused, invalid
+from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, node_refusal
 from mig_spawner.spawner.lease import LeaseKeeper
 from mig_spawner.spawner.move import Moves
 from mig_spawner.spawner.options import stored
@@ -118,9 +118,11 @@ class Guest:
         """Say what the pod says of its start.
 
         Raises:
-            SpawnRefused: the check in it found something else than what was leased.
+            SpawnRefused: its node did not take it, or the check in it found something else than what was leased.
         """
         pod = self._pod_seen()
+        if (refusal := node_refusal(pod)) is not None:
+            raise refusal
         if self.start_check and (fault := fault_of(pod)) is not None:
             raise SpawnRefused(
                 f"The GPU of this server is not the leased one, so it was not opened. {fault} Try again, or tell an admin of this hub.",

@@ -121,6 +121,24 @@ async def test_a_cluster_that_refuses_the_pod_gives_the_slice_back(desk: Desk) -
     await desk.clean(ada)
 
 
+async def test_a_node_that_refuses_the_pod_gives_the_slice_back(desk: Desk, cluster: RealCluster) -> None:
+    """As a kubelet does whose device plugin is not there yet."""
+    ada = await desk.person()
+    await cordon(cluster, True)
+    try:
+        await ada.start({"mig": "small"})
+        await desk.until(ada.pod)
+        said = "Pod was rejected: Allocate failed due to no healthy devices present"
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": said}
+        path = f"pods/jupyter-{ada.name}/status"
+        (await desk.kube.patch(path, json={"status": status}, headers=MERGE)).raise_for_status()
+        assert "(UnexpectedAdmissionError): Allocate failed due to no healthy devices" in await ada.failure()
+        await desk.until(desk.all_free)
+    finally:
+        await cordon(cluster, False)
+    await desk.clean(ada)
+
+
 async def test_a_pod_that_vanishes_gives_its_slice_back(desk: Desk) -> None:
     ada = await desk.person()
     await ada.start({"mig": "small"})
