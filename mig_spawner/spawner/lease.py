@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mig_spawner.domain.lease import EndReason, Holder, PodFate
@@ -18,11 +18,12 @@ from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
 from mig_spawner.spawner.background import in_background
 from mig_spawner.spawner.error import invalid, refusing
 from mig_spawner.spawner.progress import Progress, say_lease
-from mig_spawner.spawner.refusal import refuse, refuse_ended, refuse_late, refuse_unavailable
+from mig_spawner.spawner.refusal import refuse, refuse_ended, refuse_former, refuse_late, refuse_unavailable
 from mig_spawner.wire.client import AllocatorClient
-from mig_spawner.wire.lease import LeaseDocument, LeaseRelease, LeaseRequest, LeaseState
+from mig_spawner.wire.lease import LeaseDocument, LeaseRelease, LeaseRequest, LeaseState, ways_of
 from mig_spawner.wire.menu import MenuEntry
 from mig_spawner.wire.problem import ProblemCode
+from mig_spawner.wire.queue import LeaseChange
 
 LONG_POLL_S: Final = 15.0
 """One question while waiting; short enough for any proxy between."""
@@ -36,6 +37,7 @@ RENEW_S: Final = 60.0
 """At most so often is a lease renewed, seconds."""
 Log = logging.Logger | logging.LoggerAdapter[Any]
 
+_NO_MORE: Final = "This server waits in line no more, so nothing can be changed."
 _HELD = (LeaseState.READY, LeaseState.ACTIVE)
 _ENDED = (LeaseState.RELEASING, LeaseState.CLOSED)
 
@@ -75,16 +77,6 @@ class Debt:
             raise AllocatorUnavailable(str(error)) from error
 
 
-@dataclass(frozen=True)
-class _About:
-    """What goes with a request."""
-
-    duration_s: float | None
-    choice: str
-    groups: tuple[str, ...]
-    avoid_nodes: tuple[str, ...]
-
-
 class LeaseKeeper:
     """The lease of one server.
 
@@ -112,7 +104,9 @@ class LeaseKeeper:
         self._renewed_at = float("-inf")
         self._renewing: asyncio.Task[None] | None = None
         self._warned = False
-        self._instead: MenuEntry | None = None
+        self._change = asyncio.Lock()
+        self._without = False
+        self._body: LeaseRequest | None = None
         self.lease: LeaseDocument | None = None
         self.lease_id: str | None = None
         self.lost: LeaseDocument | None = None
@@ -143,6 +137,7 @@ class LeaseKeeper:
         choice: str = "",
         groups: tuple[str, ...] = (),
         may_wait: Callable[[], None] = lambda: None,
+        end_former: Callable[[], Awaitable[None]] | None = None,
     ) -> LeaseDocument | None:
         """Ask and wait until the device is there; None if whoever waits wants to go on without one, see `change`.
 
@@ -152,25 +147,22 @@ class LeaseKeeper:
             choice: the id of the menu's entry, by which the allocator decides.
             groups: of the holder, at the hub.
             may_wait: called when it comes to waiting; refuses if too many wait.
+            end_former: ends a pod that still lives on a lease of before.
 
         Raises:
             SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
         """
-        about = _About(duration_s, choice, groups, avoid_nodes)
-        body = self._body(request, budget_s, about)
+        about = {"wait_budget": budget_s, "avoid_nodes": avoid_nodes, "groups": groups}
+        self._body = self._asking(request, duration=duration_s, choice=choice, **about)
         wait = _Wait(budget_s)
-        conflicted = False
-        self._instead = None
+        self._without = False
         while True:
-            if (instead := self._changed()) is not None:
-                self.lease = self.lease_id = None
-                if instead.request is None:
+            async with self._change:  # what is being changed is heard first
+                if self._without:
+                    self.lease = self.lease_id = None
                     return None
-                about = replace(about, duration_s=instead.duration, choice=instead.id)
-                body = self._body(instead.request, max(wait.left - GRACE_S, 0), about)
-                wait.first = True
             try:
-                lease = await self._ask(body, wait)
+                lease = await self._ask(self._body, wait)
             except AllocatorUnavailable as error:
                 if not wait.may_go_on:
                     refuse_unavailable(error)
@@ -182,15 +174,15 @@ class LeaseKeeper:
                 if error.code == ProblemCode.NOT_FOUND and self.lease is not None:
                     self.lease = self.lease_id = None  # the ledger lost it: ask as if for the first time
                     continue
-                if error.code != ProblemCode.CONFLICT or not wait.may_go_on:
+                if error.code != ProblemCode.CONFLICT:
                     refuse(error)
-                progress.say("The slice of your last server is still being given back.", 5)
-                if not conflicted:
-                    conflicted = True
-                    await self._end_former()
-                await wait.pause()
+                await self._outwait_former(wait, progress, end_former)
                 continue
-            if self._changing:
+            if self._change.locked() or self._without:
+                continue
+            if wait.first and self._is_former(lease):
+                wait.answered()
+                await self._outwait_former(wait, progress, end_former)
                 continue
             self.lease, self.lease_id = lease, lease.lease_id
             wait.heard(lease)
@@ -198,12 +190,6 @@ class LeaseKeeper:
                 say_lease(progress, lease)
                 return lease
             if lease.state in _ENDED:
-                if lease.state is LeaseState.RELEASING and wait.first and wait.may_go_on:
-                    # What we were given is our own former lease on its way out.
-                    self.lease = self.lease_id = None
-                    progress.say("The slice of your last server is still being given back.", 5)
-                    await wait.pause()
-                    continue
                 refuse_ended(lease, budget_s)
             if wait.first and lease.state is LeaseState.QUEUED:
                 may_wait()
@@ -212,43 +198,47 @@ class LeaseKeeper:
             if not wait.may_go_on:
                 refuse_late(lease, budget_s)
 
-    def _body(self, request: Request, budget_s: float, about: _About) -> LeaseRequest:
+    def _asking(self, request: Request, **about: Any) -> LeaseRequest:
         with refusing():
-            body = LeaseRequest.of(request, self._holder(), wait_budget=budget_s, duration=about.duration_s)
-        return body.model_copy(
-            update={"avoid_nodes": about.avoid_nodes, "choice": about.choice, "groups": about.groups}
-        )
+            body = LeaseRequest.of(request, self._holder())
+        return body.model_copy(update=about)
 
     @property
     def waits(self) -> bool:
         """It stands in line."""
-        return self.lease is not None and self.lease.state is LeaseState.QUEUED and not self._changing
-
-    @property
-    def _changing(self) -> bool:
-        return self._instead is not None
-
-    def _changed(self) -> MenuEntry | None:
-        instead, self._instead = self._instead, None
-        return instead
+        return self.lease is not None and self.lease.state is LeaseState.QUEUED and not self._without
 
     async def change(self, entry: MenuEntry) -> None:
-        """Leave the line, and ask for something else, or go on without a GPU: `acquire` does it.
+        """Ask for something else and keep the place in line, or leave it and go on without a GPU: `acquire` hears of it.
 
         Raises:
-            SpawnRefused: it stands in line no more, or the allocator does not hear it.
+            SpawnRefused: it stands in line no more, or the allocator does not hear it, or says no. Then it waits on as before.
         """
-        lease = self.lease
-        if lease is None or not self.waits:
-            raise invalid("This server waits in line no more, so nothing can be changed.")
-        self._instead = entry
+        async with self._change:
+            lease, body = self.lease, self._body
+            if lease is None or body is None or not self.waits:
+                raise invalid(_NO_MORE)
+            try:
+                if entry.request is None:
+                    self._without = True
+                    await self._leave(lease.lease_id)
+                    return
+                self.lease = await self._client().change(lease.lease_id, _change_to(entry.request, entry))
+            except AllocatorUnavailable as error:
+                self._without = False
+                refuse_unavailable(error)
+            except AllocatorRefused as error:
+                if error.code in {ProblemCode.CONFLICT, ProblemCode.NOT_FOUND}:
+                    raise invalid(_NO_MORE) from error
+                refuse(error)
+            kept = {"wait_budget": body.wait_budget, "avoid_nodes": body.avoid_nodes, "groups": body.groups}
+            self._body = self._asking(entry.request, duration=entry.duration, choice=entry.id, **kept)
+
+    async def _leave(self, lease_id: str) -> None:
         try:
-            await self._client().release(lease.lease_id, LeaseRelease(reason=EndReason.CANCELLED, pod=PodFate.NONE))
-        except AllocatorUnavailable as error:
-            self._instead = None
-            refuse_unavailable(error)
+            await self._client().release(lease_id, LeaseRelease(reason=EndReason.CANCELLED, pod=PodFate.NONE))
         except AllocatorRefused as error:
-            self._log.info("The lease %s had ended already when it was to be changed: %s", lease.lease_id, error)
+            self._log.info("The lease %s had ended already when it was to be changed: %s", lease_id, error)
 
     def debt(self) -> Debt:
         """What has to be given back, to be settled even after this keeper has forgotten it."""
@@ -311,6 +301,24 @@ class LeaseKeeper:
         self._pending = None
         return lease
 
+    def _is_former(self, lease: LeaseDocument) -> bool:
+        """The first answer is no lease of this start: it is on its way out, or a pod has taken it already, or it is somebody else's
+        whose number this user has got from a hub that lost its database.
+        """
+        other = lease.holder.user_name != self._holder().user_name
+        return other or lease.state in {LeaseState.ACTIVE, LeaseState.RELEASING}
+
+    async def _outwait_former(self, wait: _Wait, progress: Progress, end: Callable[[], Awaitable[None]] | None) -> None:
+        if not wait.may_go_on:
+            refuse_former()
+        progress.say("The slice of your last server is still being given back.", 5)
+        if not wait.former_ended:
+            wait.former_ended = True
+            await self._end_former()
+            if end is not None:
+                await end()
+        await wait.pause()
+
     async def _end_former(self) -> None:
         """Whatever this server had before, it has no more: its start has begun anew."""
         holder = self._holder()
@@ -322,11 +330,18 @@ class LeaseKeeper:
             self._log.warning("The former lease of %s could not be ended: %s", holder, error)
 
 
+def _change_to(request: Request, entry: MenuEntry) -> LeaseChange:
+    """To wait for this entry instead; how long it may wait stays as it was."""
+    ways = ways_of(request) or {"whole": True}
+    return LeaseChange(**ways, choice=entry.id, duration=entry.duration, alternatives=())
+
+
 class _Wait:
     """How long one start may still wait.
 
     Attributes:
         first: no lease of this start was seen yet.
+        former_ended: what this server had before has been ended.
     """
 
     def __init__(self, budget_s: float) -> None:
@@ -336,6 +351,7 @@ class _Wait:
         self._granted = False
         self._pause_s = 0.25
         self.first = True
+        self.former_ended = False
 
     def answered(self) -> None:
         self._answered = True

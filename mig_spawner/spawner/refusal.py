@@ -22,11 +22,6 @@ def refuse(error: AllocatorRefused) -> NoReturn:
             raise SpawnRefused(str(error), reason=Reason.QUOTA) from error
         case ProblemCode.QUEUE_FULL | ProblemCode.RATE_LIMITED:
             raise SpawnRefused(str(error), reason=Reason.CAPACITY, status_code=429) from error
-        case ProblemCode.CONFLICT:
-            raise SpawnRefused(
-                "The slice of your last server is still being given back. Try again in a minute.",
-                reason=Reason.CAPACITY,
-            ) from error
         case ProblemCode.UNAUTHENTICATED | ProblemCode.FORBIDDEN:
             raise SpawnRefused(
                 "The GPU allocator does not know this hub. Please tell its admin that the allocator token is wrong.",
@@ -34,6 +29,13 @@ def refuse(error: AllocatorRefused) -> NoReturn:
             ) from error
         case _:
             raise SpawnRefused(str(error), reason=Reason.INVALID) from error
+
+
+def refuse_former() -> NoReturn:
+    """What the server had before is not free yet."""
+    raise SpawnRefused(
+        "The slice of your last server is still being given back. Try again in a minute.", reason=Reason.CAPACITY
+    )
 
 
 def refuse_unavailable(error: AllocatorUnavailable) -> NoReturn:

@@ -88,6 +88,16 @@ class PodSlot:
             raise OSError(f"The pod {self.name} could not be deleted: {error!r}") from error
 
 
+async def end_former_pod(slot: PodSlot, log: Log) -> None:
+    """Delete a pod that lives on a lease of before: KubeSpawner would as well, but only once a start has its own."""
+    try:
+        pod = await slot.find()
+        if pod is not None and lease_of(pod.metadata.labels) is not None:
+            await slot.delete(pod)
+    except OSError as error:
+        log.warning("%s", error)
+
+
 async def settle(debt: Debt, slot: PodSlot, creation: Creation, reason: EndReason, *, late_s: float) -> None:
     """Give the lease back now; what cannot be said or done now goes on in the background.
 

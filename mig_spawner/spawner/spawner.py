@@ -41,7 +41,15 @@ from mig_spawner.spawner.menu import MAX_NAME, groups_of
 from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
-from mig_spawner.spawner.release import LATE_POD_MARGIN_S, Creation, PodSlot, end_without_lease, let_be, settle
+from mig_spawner.spawner.release import (
+    LATE_POD_MARGIN_S,
+    Creation,
+    PodSlot,
+    end_former_pod,
+    end_without_lease,
+    let_be,
+    settle,
+)
 from mig_spawner.spawner.share import beyond_share, parse_bounds, parse_sizes, with_share
 from mig_spawner.spawner.sweep import Place, begin_sweep
 from mig_spawner.spawner.trait import MIGTraits
@@ -236,6 +244,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
                 choice=entry.id,
                 groups=groups_of(self.user),
                 may_wait=self._stand_in_line,
+                end_former=lambda: end_former_pod(self._slot(), self.log),
             )
         except SpawnRefused as error:
             if not moves.left:

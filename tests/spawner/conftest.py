@@ -93,7 +93,7 @@ class ScriptedAllocator:
     """An allocator that answers from a script, for what a real one does only on bad days.
 
     `answers` are given to the questions about a lease in turn, the last one for ever: a document, a status with a problem code,
-    or an exception in place of an answer.
+    or an exception in place of an answer. `changes` are given in the same way to whoever changes one.
     """
 
     def __init__(self) -> None:
@@ -101,6 +101,7 @@ class ScriptedAllocator:
             make_offer("1g.10gb", 5, 7), make_offer("3g.40gb", 1, 2), make_offer(None, 1, 1)
         )
         self.answers: list[LeaseDocument | tuple[int, str] | Exception] = [make_lease()]
+        self.changes: list[LeaseDocument | tuple[int, str] | Exception] = []
         self.menu = SeenMenu(entries=())
         self.down = False
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
@@ -136,7 +137,8 @@ class ScriptedAllocator:
             if path == "leases/release":
                 return httpx.Response(200, content=f'{{"leases": [{closed.model_dump_json()}]}}')
             return httpx.Response(200, content=closed.model_dump_json())
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        script = self.changes if request.method == "PATCH" else self.answers
+        answer = script.pop(0) if len(script) > 1 else script[0]
         match answer:
             case Exception():
                 raise answer

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MakeLease = Callable[..., LeaseDocument]
 REQUEST = SliceRequest(ProfileName.parse("1g.10gb"))
 GONE = httpx.ConnectError("refused")
+EVE = {"user_id": "7", "server_name": "", "user_name": "eve"}
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +108,43 @@ async def test_the_former_slice_is_ended_once_and_waited_for(
     assert (await acquire(keeper, progress)).device_uuid
     assert allocator.paths("POST").count("leases/release") == 1
     assert "still being given back" in progress.messages[0]
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        {"state": "active"},
+        {"state": "releasing", "reason": "stopped"},
+        {"state": "queued", "holder": EVE},
+        {"state": "ready", "holder": EVE},
+        {"state": "active", "holder": EVE},
+    ],
+    ids=str,
+)
+async def test_a_lease_that_was_there_before_is_never_taken(
+    allocator: ScriptedAllocator, keeper: LeaseKeeper, progress: Progress, lease: MakeLease, former: dict[str, Any]
+) -> None:
+    """A pod has taken it, or it is of somebody whose number this user has got from a hub that lost its database."""
+    ended: list[int] = []
+
+    async def end_former() -> None:
+        ended.append(len(allocator.calls))
+
+    allocator.answers = [lease(**former), lease(**former), lease("ready", lease_id="lease-2")]
+    held = await keeper.acquire(REQUEST, progress, budget_s=30, duration_s=None, end_former=end_former)
+    assert held is not None
+    assert held.lease_id == keeper.lease_id == "lease-2"
+    assert allocator.paths("POST") == ["leases", "leases/release", "leases", "leases"]
+    assert ended == [2], "once, and after the release"
+
+
+async def test_a_former_slice_that_does_not_come_back_in_time_is_a_sentence(
+    allocator: ScriptedAllocator, keeper: LeaseKeeper, progress: Progress, lease: MakeLease
+) -> None:
+    allocator.answers = [lease("active")]
+    with pytest.raises(SpawnRefused, match="mig-capacity") as refused:
+        await acquire(keeper, progress, budget_s=0)
+    assert "still being given back" in refused.value.message
 
 
 @pytest.mark.parametrize(

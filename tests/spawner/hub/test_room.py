@@ -95,6 +95,34 @@ async def test_the_room_tells_stages_position_and_what_else_could_be_had(desk: D
     assert len((await desk.allocator.leases()).leases) == 2
 
 
+async def test_who_changes_keeps_the_place_in_line_and_a_no_changes_nothing(desk: Desk) -> None:
+    await fill_the_gpu(desk, "all")
+    ada, eve = await desk.person(), await desk.person("eve")
+    await ada.start({"mig": "all"})
+    assert "position 1 of 1" in await ada.waiting()
+    await eve.start({"mig": "small"})
+    assert "position 2 of 2" in await eve.waiting()
+
+    async def leases() -> dict[str, tuple[str, str]]:
+        found = (await desk.allocator.leases()).leases
+        return {x.holder.user_name: (x.lease_id, x.asked) for x in found}
+
+    before = await leases()
+    async with desk.log_in(ada.name) as browser:
+        page = await room(browser, ada.name)
+        action, token = str(page.select("form")[0]["action"]), str(page.select("input[name=_xsrf]")[0]["value"])
+        change = {"act": "change", "_xsrf": token}
+        answer = await browser.post(action, data={**change, "mig_choice": "huge"})
+        assert answer.status_code == 400, "no GPU has it"
+        assert await leases() == before
+        answer = await browser.post(action, data={**change, "mig_choice": "brief"}, follow_redirects=False)
+        assert answer.status_code == 302
+    assert await leases() == {**before, ada.name: (before[ada.name][0], "1g.10gb")}
+    events = await ada.progress(lambda e: "Waiting for 1g.10gb" in e["message"])
+    assert "position 1 of 2" in events[-1]["message"]
+    assert "position 2 of 2" in await eve.waiting()
+
+
 async def test_who_waits_can_start_without_a_gpu(desk: Desk) -> None:
     bob, ada = await fill_the_gpu(desk, "all"), await desk.person()
     await ada.start({"mig": "all"})
