@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,12 +14,15 @@ _WITHOUT_DEVICE: Final = (EndReason.DEVICE_LOST, EndReason.NODE_REBOOTED)
 
 
 def refresh_desired(ledger: Ledger) -> None:
-    """Write the desired state of every node where it differs, under a new generation."""
-    holding: dict[str, list[Holding]] = defaultdict(list)
-    for lease in ledger.holding.values():
-        holding[lease.grant.node].append(lease)
-    for node in list(ledger.nodes.values()):
-        desired = desired_node(ledger, node, holding[node.name])
+    """Write the desired state of every node where it differs, under a new generation. It can differ only where something has changed
+    since all of them were written."""
+    facts = ledger.settled_facts
+    touched, facts.touched.nodes = facts.touched.nodes, set()
+    for name in sorted(touched):
+        node = facts.nodes.get(name)
+        if node is None:
+            continue
+        desired = desired_node(ledger, node, facts.leases_of(name))
         if desired != node.desired:
             generation = ledger.tx.next_generation()
             ledger.tx.put_desired(node.name, desired.model_copy(update={"generation": generation}))
@@ -28,7 +30,8 @@ def refresh_desired(ledger: Ledger) -> None:
 
 def desired_node(ledger: Ledger, node: NodeRecord, holding: Iterable[Holding]) -> DesiredNode:
     """The desired state of a node, which has these leases, under the generation it has."""
-    wanted = [lease for lease in holding if _is_wanted(lease)]
+    # In an order on which all replicas agree.
+    wanted = sorted((lease for lease in holding if _is_wanted(lease)), key=lambda lease: lease.grant.generation)
     return DesiredNode(
         generation=node.desired.generation,
         instances=tuple(
@@ -54,8 +57,8 @@ def desired_node(ledger: Ledger, node: NodeRecord, holding: Iterable[Holding]) -
                 start=remnant.placement.start,
                 size=remnant.placement.size,
             )
-            for remnant in ledger.remnants
-            if remnant.node == node.name and _may_go(ledger, remnant)
+            for remnant in sorted(ledger.facts.remnants_of(node.name), key=lambda remnant: remnant.placement)
+            if _may_go(ledger, remnant)
         ),
         layouts=node.desired.layouts,
         held=node.desired.held,

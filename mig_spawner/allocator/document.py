@@ -35,6 +35,9 @@ from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, Pl
 from mig_spawner.wire.node import GPUDocument, StepFailure, UsageDocument
 from mig_spawner.wire.pool import PoolDocument
 
+Kinds = Sequence[tuple[GPUState, int]]
+"""One GPU of each kind, and how many there are."""
+
 
 def lease_document(ledger: Ledger, lease: Lease) -> LeaseDocument:
     """A lease as anybody who may see it sees it."""
@@ -129,60 +132,59 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
 
 def availability(ledger: Ledger) -> Availability:
     """What somebody who came now could be given at once, and what there is in all."""
-    fleet, free = ledger.fleet, left_over(ledger)
-    offers = [_offer(name, fleet, free) for name in profile_names(fleet)]
-    if any(state.can_be_whole for state in fleet):
+    fleet, free = ledger.kinds, left_over(ledger)
+    offers = [_offer(name, fleet, free) for name in profile_names([state for state, _ in fleet])]
+    if any(state.can_be_whole for state, _ in fleet):
         offers.append(_whole_offer(fleet, free))
     if not all(offer.free for offer in offers):
         offers = list(with_line(ledger, offers))
-    nodes = list(ledger.nodes.values())
     return Availability(
         as_of=ledger.now,
         offers=tuple(offers),
         queue_length=ledger.tx.queue_length(),
-        nodes=len(nodes),
-        nodes_silent=sum(ledger.is_silent(node) for node in nodes),
-        simulated=any(node.report is not None and node.report.simulated for node in nodes),
+        nodes=len(ledger.nodes),
+        nodes_silent=len(ledger.kept.silent),
+        simulated=bool(ledger.facts.simulated),
     )
 
 
-def _offer(name: ProfileName, fleet: Sequence[GPUState], free: Sequence[GPUState]) -> OfferDocument:
+def _offer(name: ProfileName, fleet: Kinds, free: Kinds) -> OfferDocument:
     profiles = [
         (state, profile)
-        for state in fleet
+        for state, _ in fleet
         for profile in (*(d.profile for d in state.devices), *state.gpu.profiles)
         if profile.name == name
     ]
     states = [state for state, _ in profiles]
-    count = sum(state.free(name) for state in free)
+    count = sum(state.free(name) * number for state, number in free)
     return OfferDocument(
         profile=str(name),
         free=count,
-        total=sum(state.total(name) for state in fleet),
+        total=sum(state.total(name) * number for state, number in fleet),
         memory_gb=name.memory_gb,
         memory_mib=min(profile.memory_mib for _, profile in profiles),
         multiprocessors=min(profile.multiprocessors for _, profile in profiles),
         multiprocessors_total=min(state.gpu.multiprocessors for state in states),
         share=min(profile.size / state.gpu.grid for state, profile in profiles),
         models=tuple(sorted({state.gpu.model for state in states})),
-        reason="" if count else _reason(states, sum(state.free(name) for state in fleet)),
+        reason="" if count else _reason(states, sum(state.free(name) for state, _ in fleet)),
     )
 
 
-def _whole_offer(fleet: Sequence[GPUState], free: Sequence[GPUState]) -> OfferDocument:
-    states = [state for state in fleet if state.can_be_whole]
-    count = sum(state.whole_free for state in free)
+def _whole_offer(fleet: Kinds, free: Kinds) -> OfferDocument:
+    states = [state for state, _ in fleet if state.can_be_whole]
+    count = sum(number for state, number in free if state.whole_free)
     return OfferDocument(
         profile=None,
         free=count,
-        total=len(states),
+        total=sum(number for state, number in fleet if state.can_be_whole),
         memory_gb=min(round(state.gpu.memory_mib / MIB_PER_GIB) for state in states),
         memory_mib=min(state.gpu.memory_mib for state in states),
         multiprocessors=min(state.gpu.multiprocessors for state in states),
         multiprocessors_total=min(state.gpu.multiprocessors for state in states),
         share=1.0,
         models=tuple(sorted({state.gpu.model for state in states})),
-        reason="" if count else _reason(states, sum(state.whole_free for state in fleet)),
+        reason="" if count else _reason(states, sum(state.whole_free for state, _ in fleet)),
     )
 
 
@@ -190,9 +192,9 @@ def _reason(states: Sequence[GPUState], free_but_waited_for: int) -> str:
     """Why nothing is free, for the person who wanted it."""
     if free_but_waited_for:
         return "others are waiting for it"
-    troubles = [state.unavailable for state in states]
-    if troubles and None not in troubles:
-        return f"not available now: {troubles[0]}"
+    troubles = [state.unavailable for state in states if state.unavailable is not None]
+    if troubles and len(troubles) == len(states):
+        return f"not available now: {min(troubles)}"
     if any(0 < state.layout.taken < state.gpu.grid for state in states if state.cuttable_when_empty):
         return "not enough is free on one GPU"
     return "all in use"
@@ -270,10 +272,10 @@ def node_document(ledger: Ledger, node: NodeRecord) -> NodeDocument:
         problem="" if report is None else report.problem,
         generation=node.desired.generation,
         applied_generation=0 if report is None else report.applied_generation,
-        remnants=sum(remnant.node == node.name for remnant in ledger.remnants),
+        remnants=len(ledger.facts.remnants_of(node.name)),
         gpus=tuple(_summary(gpu, states.get(gpu.gpu_uuid), ledger.demand) for gpu in (report.gpus if report else ())),
         failures=report.failures if report is not None else (),
-        usage=ledger.usage.get(node.name, ()),
+        usage=ledger.usage_of(node.name),
     )
 
 

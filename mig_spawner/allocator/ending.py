@@ -11,8 +11,8 @@ from mig_spawner.domain.lease import PodFate, Releasing
 
 def close_ended(ledger: Ledger) -> None:
     """Close every Releasing lease that nothing holds up any more."""
-    for lease in list(ledger.holding.values()):
-        if isinstance(lease, Releasing) and not waits_for(ledger, lease):
+    for lease in list(ledger.facts.releasing.values()):
+        if not waits_for(ledger, lease):
             ledger.move(lease, transition.close(lease, ledger.now), "its pod is gone and its device idle")
 
 

@@ -6,16 +6,13 @@ carries a lease label: nothing is granted there, whoever put it there.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
-from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant
+from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.domain.fleet import Device, GPUState
 from mig_spawner.domain.gpu import GPU, Engines, Layout, Placement
-from mig_spawner.domain.lease import Granted
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
 
 
@@ -35,65 +32,13 @@ class Taken:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Occupied:
-    """Everything of ours by `gpu_uuid`, and the devices that some pod may still use."""
-
-    taken: Mapping[str, list[Taken]]
-    devices: frozenset[str]
-
-
-def occupied(holding: Iterable[Holding], remnants: Iterable[Remnant], pods: Iterable[Pod]) -> Occupied:
-    """What leases, their remnants and pods with a lease label have taken."""
-    taken: dict[str, list[Taken]] = defaultdict(list)
-    own: dict[str, str | None] = {}
-    for lease in holding:
-        grant = lease.grant
-        taken[grant.placement.gpu_uuid].append(
-            Taken(grant.placement, grant.profile_id, grant.cut, whole=grant.profile_id is None)
-        )
-        own[lease.lease_id] = None if isinstance(lease, Granted) else lease.device_uuid
-    for remnant in remnants:
-        taken[remnant.placement.gpu_uuid].append(Taken(remnant.placement, remnant.profile_id, cut=True))
-    devices = set()
-    for pod in pods:
-        if pod.device_uuid is not None and pod.device_uuid != own.get(pod.lease_id):
-            devices.add(pod.device_uuid)
-        if pod.lease_id not in own:
-            places = {pod.placement, None if pod.claim is None else pod.claim.placement}
-            for place in places:
-                if place is not None:
-                    taken[place.gpu_uuid].append(Taken(place, None, cut=False))
-    return Occupied(taken, frozenset(devices))
-
-
 def is_silent(node: NodeRecord, now: datetime, silent_after: timedelta) -> bool:
     """Whether a node has not reported for too long to know what is there now."""
     return node.reported_at is None or now - node.reported_at > silent_after
 
 
-def fleet_of(
-    nodes: Iterable[NodeRecord],
-    owners: Mapping[str, str],
-    occupied: Occupied,
-    now: datetime,
-    silent_after: timedelta,
-    *,
-    blind: bool = False,
-) -> list[GPUState]:
-    """Every GPU of every node, in the order of names and reports. Who is blind does not know the pods, so nothing is to be had."""
-    everywhere = "the pods of the cluster have not been listed yet" if blind else None
-    return [
-        _known_state(node, document, occupied, trouble or _held(node, document.gpu_uuid))
-        for node in nodes
-        if node.report is not None
-        for trouble in (everywhere or _node_trouble(node, now, silent_after),)
-        for document in node.report.gpus
-        if owners.get(document.gpu_uuid) == node.name
-    ]
-
-
-def _node_trouble(node: NodeRecord, now: datetime, silent_after: timedelta) -> str | None:
+def node_trouble(node: NodeRecord, now: datetime, silent_after: timedelta) -> str | None:
+    """Why nothing may be granted on a whole node; None if it may."""
     if is_silent(node, now, silent_after):
         return f"node {node.name} is silent"
     if node.report is not None and node.report.problem:
@@ -101,7 +46,8 @@ def _node_trouble(node: NodeRecord, now: datetime, silent_after: timedelta) -> s
     return f"node {node.name} is cordoned" if node.cordoned else None
 
 
-def _held(node: NodeRecord, gpu_uuid: str) -> str | None:
+def held_trouble(node: NodeRecord, gpu_uuid: str) -> str | None:
+    """Why nothing may be granted on a GPU of a node that is well; None if it may, as far as its node knows."""
     return f"GPU {gpu_uuid} is being cut anew" if gpu_uuid in node.desired.held else None
 
 
@@ -112,42 +58,21 @@ def _gpu_trouble(document: GPUDocument) -> str | None:
     return f"GPU {document.gpu_uuid} is {document.health}{why}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Derived:
-    """What the state of a GPU was last derived from, and that state. The same facts give the same state: this spares work, and holds no
-    truth of its own."""
+def state_of(
+    node: NodeRecord,
+    document: GPUDocument,
+    ours: Sequence[Taken],
+    used_by_a_pod: Callable[[str], bool],
+    trouble: str | None,
+) -> GPUState:
+    """A GPU of a node as placement sees it.
 
-    facts: tuple[object, ...]
-    ours: list[Taken]
-    state: GPUState
-
-
-_LAST: dict[str, _Derived] = {}
-_MOST: Final = 50_000
-
-
-def _known_state(node: NodeRecord, document: GPUDocument, occupied: Occupied, trouble: str | None) -> GPUState:
-    """`_state`, worked out only when one of its facts is another one. A report that did not change is the same object."""
-    uuid = document.gpu_uuid
-    gpu, ours = node.gpus[uuid], occupied.taken.get(uuid, [])
-    known = _LAST.get(uuid)
-    if (
-        known is not None
-        and known.facts[0] is gpu
-        and known.facts[1] is document
-        and known.facts[2:] == (node.name, trouble, occupied.devices)
-        and known.ours == ours
-    ):
-        return known.state
-    state = _state(node, gpu, document, occupied, trouble)
-    if len(_LAST) >= _MOST:
-        _LAST.clear()
-    _LAST[uuid] = _Derived((gpu, document, node.name, trouble, occupied.devices), list(ours), state)
-    return state
-
-
-def _state(node: NodeRecord, gpu: GPU, document: GPUDocument, occupied: Occupied, trouble: str | None) -> GPUState:
-    ours = occupied.taken.get(gpu.gpu_uuid, [])
+    Args:
+        ours: everything of ours on it.
+        used_by_a_pod: whether a pod may use a device, by its UUID, that its lease does not have.
+        trouble: why nothing may be granted on the whole node.
+    """
+    gpu = node.gpus[document.gpu_uuid]
     layout = Layout(gpu)
     for taken in ours:
         layout = layout.with_taken(gpu.whole if taken.whole else taken.placement, _engines(gpu, taken.profile_id))
@@ -158,7 +83,7 @@ def _state(node: NodeRecord, gpu: GPU, document: GPUDocument, occupied: Occupied
         if (instance.start, instance.size) not in covered:
             layout = layout.with_taken(place, _engines(gpu, instance.profile_id))
         if not any(t.cut and t.placement.overlaps(place) for t in ours):
-            device = _device(gpu, instance, place, ours, occupied)
+            device = _device(gpu, instance, place, ours, used_by_a_pod)
             devices += [device] if device is not None else []
     uncut = document.mig_enabled is not True
     return GPUState(
@@ -169,18 +94,22 @@ def _state(node: NodeRecord, gpu: GPU, document: GPUDocument, occupied: Occupied
         dynamic=document.dynamic,
         mig_enabled=document.mig_enabled,
         unavailable=trouble or _gpu_trouble(document),
-        busy=(uncut and document.processes != 0) or gpu.gpu_uuid in occupied.devices,
+        busy=(uncut and document.processes != 0) or used_by_a_pod(gpu.gpu_uuid),
     )
 
 
 def _device(
-    gpu: GPU, instance: InstanceDocument, place: Placement, ours: list[Taken], occupied: Occupied
+    gpu: GPU,
+    instance: InstanceDocument,
+    place: Placement,
+    ours: Sequence[Taken],
+    used_by_a_pod: Callable[[str], bool],
 ) -> Device | None:
     """A partition that somebody else made, if it is complete and of a known profile."""
     profile = gpu.profile_by_id(instance.profile_id)
     if instance.mig_uuid is None or profile is None:
         return None
-    held = any(t.placement.overlaps(place) for t in ours) or instance.mig_uuid in occupied.devices
+    held = any(t.placement.overlaps(place) for t in ours) or used_by_a_pod(instance.mig_uuid)
     return Device(place, profile, instance.mig_uuid, idle=not held and instance.processes == 0)
 
 

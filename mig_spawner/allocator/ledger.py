@@ -1,28 +1,33 @@
 """The ledger within one transaction: what is read once, and how a lease is moved.
 
-A `Ledger` lives as long as its transaction. It reads leases, nodes and pods when first asked and keeps them in step with its
-own moves, so that every rule of the same transaction sees the same facts.
+A `Ledger` lives as long as its transaction. Leases, nodes and pods it has from the view that is kept between transactions, which is
+brought up to date when it is first asked and kept in step with its own moves, so that every rule of the same transaction sees the
+same facts.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from mig_spawner.allocator.fleet import fleet_of, is_silent, occupied
+from mig_spawner.allocator.fleet import is_silent
 from mig_spawner.allocator.foresight.ranking import ranking_of
-from mig_spawner.allocator.quota.held import held_of
+from mig_spawner.allocator.kept.facts import Facts
+from mig_spawner.allocator.kept.fleet import Fleet
+from mig_spawner.allocator.kept.view import View, view_of
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Holding, NodeRecord, Pod, Remnant, Transaction
 from mig_spawner.allocator.store.plans import PlanRecord
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.held import Held
-from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
-from mig_spawner.domain.policy import POLICIES, UNKNOWN, Demand, Ranking
-from mig_spawner.domain.queue import Memory
+from mig_spawner.domain.lease import Active, Granted, Lease, Queued, Ready, Releasing
+from mig_spawner.domain.policy import POLICIES, UNKNOWN, Demand, Index, Ranking
+from mig_spawner.domain.queue import Memory, hidden
+from mig_spawner.domain.request import DeviceRequest, Request
 from mig_spawner.wire.menu import Menu
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument, UsageDocument
 
@@ -56,17 +61,11 @@ class Ledger:
     memory: Memory = field(default_factory=Memory)
     reads_only: bool = False
     forecasts: Forecasts | None = None
-    _holding: dict[str, Holding] | None = None
-    _nodes: dict[str, NodeRecord] | None = None
-    _pods: list[Pod] | None = None
-    _usage: dict[str, tuple[UsageDocument, ...]] | None = None
-    _remnants: list[Remnant] | None = None
-    _fleet: list[GPUState] | None = None
-    _by_node: tuple[list[GPUState], dict[str, list[GPUState]]] | None = None
-    _owners: dict[str, str] | None = None
+    _view: View | None = None
+    _raw: bool = True
+    _usage: dict[str, tuple[UsageDocument, ...]] = field(default_factory=dict)
     _blind: bool | None = None
     _ranking: Ranking | None = None
-    _held: Held | None = None
     passed_over: set[str] = field(default_factory=set)
 
     @property
@@ -74,35 +73,61 @@ class Ledger:
         return self.tx.now
 
     @property
+    def facts(self) -> Facts:
+        """What the ledger says, after the moves made so far."""
+        return self._kept_view.facts
+
+    @property
+    def _kept_view(self) -> View:
+        if self._view is None:
+            self._view = view_of(self.tx, self.setting)
+        return self._view
+
+    @property
+    def settled_facts(self) -> Facts:
+        """The same, once it is known what time has changed of them."""
+        return self.kept.facts
+
+    @property
+    def kept(self) -> Fleet:
+        """What follows from it for placement."""
+        view = self._kept_view
+        touched = view.facts.touched
+        if self._raw or touched.gpus or touched.reported:
+            view.fleet.bring_up(self.now, blind=self.blind)
+            self._raw = False
+        return view.fleet
+
+    @property
     def holding(self) -> dict[str, Holding]:
-        """Leases that hold slices, by id, in order of arrival."""
-        if self._holding is None:
-            self._holding = {lease.lease_id: lease for lease in self.tx.holding()}
-        return self._holding
+        """Leases that hold slices, by id."""
+        return self.facts.holding
+
+    def open_leases(self) -> Iterator[Lease]:
+        """All of them, in no order."""
+        yield from self.holding.values()
+        with closing(self.tx.queue()) as queue:
+            yield from queue
 
     @property
     def nodes(self) -> dict[str, NodeRecord]:
-        if self._nodes is None:
-            self._nodes = {node.name: node for node in self.tx.nodes()}
-        return self._nodes
+        """All nodes, in the order of names."""
+        return self.facts.nodes
+
+    def usage_of(self, node: str) -> tuple[UsageDocument, ...]:
+        """What the devices of a node used when it last reported."""
+        if node not in self._usage:
+            self._usage[node] = self.tx.usage(node)
+        return self._usage[node]
 
     @property
-    def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
-        """What the devices of each node used when it last reported."""
-        if self._usage is None:
-            self._usage = self.tx.usage()
-        return self._usage
+    def pods(self) -> Collection[Pod]:
+        return self.facts.pods.values()
 
     @property
-    def pods(self) -> list[Pod]:
-        if self._pods is None:
-            self._pods = self.tx.pods()
-        return self._pods
-
-    @property
-    def orphans(self) -> list[Pod]:
+    def orphans(self) -> Collection[Pod]:
         """Pods that carry the label of a lease, but whose lease holds nothing here: it is unknown, or has ended."""
-        return [pod for pod in self.pods if pod.lease_id not in self.holding]
+        return self.facts.orphans.values()
 
     @property
     def blind(self) -> bool:
@@ -112,27 +137,28 @@ class Ledger:
         return self._blind
 
     @property
-    def remnants(self) -> list[Remnant]:
-        if self._remnants is None:
-            self._remnants = self.tx.remnants()
-        return self._remnants
+    def remnants(self) -> Collection[Remnant]:
+        return self.facts.remnants.values()
 
     @property
-    def owners(self) -> dict[str, str]:
+    def owners(self) -> Mapping[str, str]:
         """Which node a GPU belongs to, by `gpu_uuid`."""
-        if self._owners is None:
-            self._owners = self.tx.gpu_owners()
-        return self._owners
+        return self.facts.owners
 
     @property
     def fleet(self) -> list[GPUState]:
-        """Every GPU as it is now, after the moves made so far."""
-        if self._fleet is None:
-            taken = occupied(self.holding.values(), self.remnants, self.pods)
-            silent_after = self.setting.node_silent_after
-            states = fleet_of(self.nodes.values(), self.owners, taken, self.now, silent_after, blind=self.blind)
-            self._fleet = [state for state in states if state.gpu.gpu_uuid not in self.broken]
-        return self._fleet
+        """Every GPU as it is now, after the moves made so far. Where the kinds of GPUs will do, ask `kinds`."""
+        return [state for state in self.kept.in_order() if state.gpu.gpu_uuid not in self.broken]
+
+    @property
+    def kinds(self) -> list[tuple[GPUState, int]]:
+        """One GPU of each kind that there is, and how many."""
+        return list(self.kept.census)
+
+    def serving(self, requests: Iterable[Request]) -> list[GPUState]:
+        """As many GPUs as it takes to know whether some GPU can serve these, now or ever, and how."""
+        named = (self.kept.with_device(r.mig_uuid) for r in requests if isinstance(r, DeviceRequest))
+        return [*(state for state, _ in self.kinds), *(state for state in named if state is not None)]
 
     @property
     def ranking(self) -> Ranking:
@@ -140,6 +166,14 @@ class Ledger:
         if self._ranking is None:
             self._ranking = ranking_of(self.setting.policy, self.plan)
         return self._ranking
+
+    def index(self) -> Index:
+        """Every GPU under that ranking, to look for places; whoever has it may put on it what it thinks of."""
+        index = self.kept.index(self.ranking)
+        for state in self.kept.in_order() if self.broken else ():
+            if state.gpu.gpu_uuid in self.broken:
+                index.put(hidden(state))
+        return index
 
     @property
     def plan(self) -> PlanRecord | None:
@@ -155,28 +189,30 @@ class Ledger:
     @property
     def held(self) -> Held:
         """What is held, added up for quotas, after the moves made so far."""
-        if self._held is None:
-            gpus = {uuid: gpu for node in self.nodes.values() for uuid, gpu in node.gpus.items()}
-            self._held = held_of(self.holding.values(), gpus)
-        return self._held
+        return self.facts.held
 
     def move(self, before: Lease, after: L, why: str) -> L:
         """Write a step and keep this view in step with it."""
         self.tx.move(before, after, who=self.who, why=why)
         self.steps.append((before, after))
-        holding = self.holding
-        if isinstance(after, (Granted, Ready, Active, Releasing)):
-            holding[after.lease_id] = after
-        else:
-            holding.pop(after.lease_id, None)
-        if not (isinstance(before, Queued) and isinstance(after, (Queued, Closed))):
-            self._remnants = self._fleet = self._held = None
+        holds = after if isinstance(after, (Granted, Ready, Active, Releasing)) else None
+        if holds is not None or not isinstance(before, Queued):
+            self.facts.put_lease(after.lease_id, holds)
+            self.tx.slot.stale.leases.discard(after.lease_id)
+            if self.tx.slot.stale.remnants:
+                self._view = None  # it has left something: to be read before anybody looks
         return after
+
+    def lease(self, lease_id: str) -> Lease | None:
+        """A lease, open or closed."""
+        if self._view is None or lease_id in self.tx.slot.stale.leases:
+            return self.tx.lease(lease_id)
+        return self._view.facts.holding.get(lease_id) or self.tx.lease(lease_id)
 
     def note_peak(self, lease: Holding, peak_memory_mib: int) -> None:
         """Write the most memory that the device of a lease was seen to use."""
         self.tx.put_peak(lease.lease_id, peak_memory_mib)
-        self.holding[lease.lease_id] = replace(lease, peak_memory_mib=peak_memory_mib)
+        self.facts.put_lease(lease.lease_id, replace(lease, peak_memory_mib=peak_memory_mib))
 
     def restore(self, lease: Active, why: str) -> None:
         """Write a lease that this ledger did not know, and keep this view in step with it.
@@ -185,31 +221,24 @@ class Ledger:
             SliceTaken, HolderHasLease: nothing was written.
         """
         self.tx.restore(lease, who=self.who, why=why)
-        self.holding[lease.lease_id] = lease
-        self._fleet = self._held = None
+        self.facts.put_lease(lease.lease_id, lease)
 
     def forget(self) -> None:
-        """Read nodes, pods and what follows from them again: this transaction has written them."""
-        self._usage = None
-        self._nodes = self._pods = self._remnants = self._fleet = self._owners = self._blind = None
+        """Read again what this transaction has written."""
+        self._usage.clear()
+        self._view = self._blind = None
+        self._raw = True
 
     def exclude(self, gpu_uuid: str) -> None:
         """Ask no more for this GPU in this transaction."""
         self.broken.add(gpu_uuid)
-        self._fleet = None
 
     def pod_of(self, lease_id: str) -> Pod | None:
-        return next((pod for pod in self.pods if pod.lease_id == lease_id), None)
+        return next(iter(self.facts.pods_of(lease_id)), None)
 
     def gpus_of(self, node: str) -> list[GPUState]:
         """The part of the fleet that sits in a node."""
-        fleet = self.fleet
-        if self._by_node is None or self._by_node[0] is not fleet:
-            by_node: dict[str, list[GPUState]] = defaultdict(list)
-            for state in fleet:
-                by_node[state.node].append(state)
-            self._by_node = fleet, by_node
-        return self._by_node[1].get(node, [])
+        return [state for state in self.kept.of_node(node) if state.gpu.gpu_uuid not in self.broken]
 
     def orphan_on(self, placement: Placement) -> Pod | None:
         """A pod without a lease that says it lives on some of these memory slices."""

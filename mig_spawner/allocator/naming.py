@@ -23,7 +23,7 @@ def as_reported(ledger: Ledger, asked: Asking) -> Asking:
 
 def _changes(ledger: Ledger, asked: WaysOfAsking) -> dict[str, Any]:
     place = None if asked.mig_uuid is None else older_name(asked.mig_uuid)
-    node = None if place is None else ledger.tx.gpu_owners().get(place.gpu_uuid)
+    node = None if place is None else ledger.owners.get(place.gpu_uuid)
     gpu = None if place is None or node is None else ledger.reported_gpu(node, place.gpu_uuid)
     # Whatever is leased fills its GPU instance, and is the first compute instance there.
     if gpu is None or place is None or place.compute_instance_id != 0:

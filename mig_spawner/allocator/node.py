@@ -53,8 +53,9 @@ class NodeService:
             return _known(ledger, name).desired
 
     def desired(self, name: str) -> SeenNode:
-        with self._desk.reading() as ledger:
-            return SeenNode(_known(ledger, name).desired, ledger.tx.revision)
+        with self._desk.reading(view=False) as ledger:
+            node = ledger.tx.node(name)
+            return SeenNode(_there(node).desired, ledger.tx.revision)
 
     def nodes(self, *, after: str | None = None, limit: int | None = None) -> NodeList:
         """Nodes by name: those after one, at most so many."""
@@ -78,8 +79,8 @@ class NodeService:
         with self._desk.writing(who) as ledger:
             _put_cordoned(ledger, name, True, "drain")
             why = f"node {name} is drained" + (f". {message}" if message else "")
-            for lease in list(ledger.holding.values()):
-                if lease.grant.node == name and not isinstance(lease, Releasing):
+            for lease in ledger.facts.leases_of(name):
+                if not isinstance(lease, Releasing):
                     ended = transition.release(lease, EndReason.FORCED, PodFate.UNKNOWN, ledger.now, message)
                     ledger.move(lease, ended, why)
             settle(ledger)
@@ -105,7 +106,10 @@ def _put_cordoned(ledger: Ledger, name: str, cordoned: bool, why: str) -> None:
 
 
 def _known(ledger: Ledger, name: str) -> NodeRecord:
-    node = ledger.nodes.get(name)
+    return _there(ledger.nodes.get(name))
+
+
+def _there(node: NodeRecord | None) -> NodeRecord:
     if node is None:
         raise refusal(ProblemCode.NOT_FOUND, "No such node has reported yet.")
     return node
@@ -153,13 +157,13 @@ def _refuse_to_forget(ledger: Ledger, node: NodeRecord) -> None:
             ProblemCode.CONFLICT,
             f"Node {node.name} still reports. End its agent, and try again when it has been silent for {after:.0f} s.",
         )
-    held = sorted(lease.lease_id for lease in ledger.holding.values() if lease.grant.node == node.name)
+    held = sorted(lease.lease_id for lease in ledger.facts.leases_of(node.name))
     if held:
         raise refusal(
             ProblemCode.CONFLICT,
             f"Node {node.name} still has {len(held)} lease(s), {held[0]} for one. Release them by force, if their pods are gone.",
         )
-    left = sum(remnant.node == node.name for remnant in ledger.remnants)
+    left = len(ledger.facts.remnants_of(node.name))
     if left:
         raise refusal(
             ProblemCode.CONFLICT,
@@ -169,14 +173,13 @@ def _refuse_to_forget(ledger: Ledger, node: NodeRecord) -> None:
 
 def _refuse_foreign_gpus(ledger: Ledger, name: str, report: NodeReport) -> None:
     """Two nodes cannot have one GPU. Whoever reported it first keeps it, until it is silent and nothing of ours is on the GPU."""
-    owners = ledger.tx.gpu_owners()
-    in_use = {lease.grant.placement.gpu_uuid for lease in ledger.holding.values()}
-    in_use |= {remnant.placement.gpu_uuid for remnant in ledger.remnants}
+    facts = ledger.facts
     for gpu in report.gpus:
-        owner = owners.get(gpu.gpu_uuid)
+        owner = facts.owners.get(gpu.gpu_uuid)
         if owner is None or owner == name:
             continue
-        if gpu.gpu_uuid in in_use or not ledger.is_silent(ledger.nodes[owner]):
+        in_use = facts.leases_on(gpu.gpu_uuid) or facts.remnants_on(gpu.gpu_uuid)
+        if in_use or not ledger.is_silent(ledger.nodes[owner]):
             raise refusal(
                 ProblemCode.CONFLICT,
                 f"GPU {gpu.gpu_uuid} is reported by node {owner} already. One of the two agents sees a GPU that is not its own, "

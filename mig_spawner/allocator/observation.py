@@ -13,12 +13,11 @@ from mig_spawner.wire.node import GPUDocument, NodeReport, UsageDocument
 
 def observe(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
     """Move the leases of a node to where its newest report, already stored, says they are."""
-    for lease in list(ledger.holding.values()):
-        if lease.grant.node == node.name:
-            if isinstance(lease, Granted):
-                _see_made(ledger, lease, report)
-            elif isinstance(lease, (Ready, Active)):
-                _see_lost(ledger, lease, report)
+    for lease in ledger.facts.leases_of(node.name):
+        if isinstance(lease, Granted):
+            _see_made(ledger, lease, report)
+        elif isinstance(lease, (Ready, Active)):
+            _see_lost(ledger, lease, report)
     _see_failures(ledger, node, report)
     _see_remnants(ledger, node, report)
 
@@ -26,8 +25,8 @@ def observe(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
 def end_after_boot(ledger: Ledger, node: str) -> None:
     """Ready or Active → Releasing on a node that has booted. Instances do not survive that, and what ran is gone: even where a
     device with the same UUID is there again by now, it is another one."""
-    for lease in list(ledger.holding.values()):
-        if lease.grant.node == node and isinstance(lease, (Ready, Active)):
+    for lease in ledger.facts.leases_of(node):
+        if isinstance(lease, (Ready, Active)):
             lost = transition.release(lease, EndReason.NODE_REBOOTED, PodFate.UNKNOWN, ledger.now)
             ledger.move(lease, lost, f"node {node} has booted")
 
@@ -35,8 +34,8 @@ def end_after_boot(ledger: Ledger, node: str) -> None:
 def measure(ledger: Ledger, node: NodeRecord, usage: Sequence[UsageDocument]) -> None:
     """Keep the most memory that each device was seen to use with the lease that has it."""
     used = {(u.gpu_uuid, u.device_uuid): u.memory_used_mib for u in usage if u.memory_used_mib is not None}
-    for lease in list(ledger.holding.values()):
-        if lease.grant.node == node.name and isinstance(lease, (Ready, Active)):
+    for lease in ledger.facts.leases_of(node.name):
+        if isinstance(lease, (Ready, Active)):
             now = used.get((lease.grant.placement.gpu_uuid, lease.device_uuid))
             if now is not None and now > (lease.peak_memory_mib or -1):
                 ledger.note_peak(lease, now)
@@ -93,8 +92,8 @@ def _see_failures(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
 
 def _see_remnants(ledger: Ledger, node: NodeRecord, report: NodeReport) -> None:
     """Free the slices of instances that a report, made after the agent learned to destroy them, shows gone."""
-    for remnant in list(ledger.remnants):
-        if remnant.node != node.name or report.applied_generation < remnant.generation:
+    for remnant in ledger.facts.remnants_of(node.name):
+        if report.applied_generation < remnant.generation:
             continue
         gpu = ledger.reported_gpu(node.name, remnant.placement.gpu_uuid)
         if gpu is not None and instance_at(gpu, remnant.placement, remnant.profile_id) is None:

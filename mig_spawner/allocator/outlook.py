@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import datetime
 
+from mig_spawner.allocator.kept.ends import Kind
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.domain.lease import Releasing
 from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest
 from mig_spawner.wire.availability import OfferDocument
 
@@ -40,12 +40,9 @@ def _would_take(request: Request, offer: OfferDocument) -> bool:
 
 def _first_end(ledger: Ledger, offer: OfferDocument) -> datetime | None:
     """The earliest agreed end of a lease of this size or more on a GPU of a model that offers it."""
-    ends = [
-        lease.grant.expires_at
-        for lease in ledger.holding.values()
-        if lease.grant.expires_at is not None
-        and not isinstance(lease, Releasing)
-        and lease.grant.model in offer.models
-        and (lease.grant.profile is None if offer.profile is None else lease.grant.memory_mib >= offer.memory_mib)
-    ]
-    return min(ends, default=None)
+
+    def could_make_room(kind: Kind) -> bool:
+        model, whole, memory_mib = kind
+        return model in offer.models and (whole if offer.profile is None else memory_mib >= offer.memory_mib)
+
+    return ledger.facts.ends.first(could_make_room)

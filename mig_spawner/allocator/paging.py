@@ -29,6 +29,12 @@ def arrival(lease: Lease) -> Arrival:
     return (lease.queued_at - _EPOCH) // timedelta(microseconds=1), lease.lease_id
 
 
+def moment(arrived: Arrival) -> tuple[datetime, str]:
+    """An arrival, its time as a time."""
+    microseconds, lease_id = arrived
+    return _EPOCH + timedelta(microseconds=microseconds), lease_id
+
+
 def place(lease: Queued) -> Place:
     """Where somebody is in line, by a key that stays."""
     return (-lease.priority, *arrival(lease))

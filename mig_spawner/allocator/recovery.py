@@ -85,7 +85,7 @@ def _take_up(ledger: Ledger, pod: Pod, unclear: str) -> None:
 def _shown(ledger: Ledger, claim: Claim) -> Decision:
     """What a pod claims, as the report of its node shows it."""
     place = claim.placement
-    owner = ledger.tx.gpu_owners().get(place.gpu_uuid)
+    owner = ledger.owners.get(place.gpu_uuid)
     if owner is None:
         raise _OrphanError(f"no node reports GPU {place.gpu_uuid}")
     if claim.node not in (None, owner):
@@ -139,11 +139,11 @@ def _queued(ledger: Ledger, pod: Pod, claim: Claim, lease: Lease | None) -> Queu
 def _free(ledger: Ledger, claim: Claim, decision: Decision) -> Decision:
     """See that nobody holds the place. What is left of an ended lease exactly there was made by us and is now the pod's."""
     place = decision.placement
-    for lease in ledger.holding.values():
+    for lease in ledger.facts.leases_on(place.gpu_uuid):
         if lease.grant.placement.overlaps(place):
             raise _OrphanError(f"lease {lease.lease_id} of {lease.holder} has memory slices of {claim}", lease)
     profile_id = None if decision.profile is None else decision.profile.profile_id
-    for remnant in ledger.remnants:
+    for remnant in ledger.facts.remnants_on(place.gpu_uuid):
         if remnant.placement.overlaps(place):
             if (remnant.placement, remnant.profile_id) != (place, profile_id):
                 raise _OrphanError(f"what is left of lease {remnant.lease_id} has memory slices of {claim}")

@@ -21,7 +21,7 @@ from mig_spawner.allocator.extension import extend
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
 from mig_spawner.allocator.naming import as_reported
-from mig_spawner.allocator.paging import Arrival, arrival, lease_cursor, page
+from mig_spawner.allocator.paging import Arrival, lease_cursor, moment
 from mig_spawner.allocator.queue.forecasts import Forecasts
 from mig_spawner.allocator.queue.serve import serve_queue
 from mig_spawner.allocator.quota.check import refuse_over_quota
@@ -29,7 +29,7 @@ from mig_spawner.allocator.refusal import refusal
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import Store
 from mig_spawner.domain import lease as transition
-from mig_spawner.domain.fleet import impossible
+from mig_spawner.domain.fleet import GPUState, impossible
 from mig_spawner.domain.lease import (
     Active,
     Closed,
@@ -78,8 +78,14 @@ class Desk:
         self.after(ledger.steps)
 
     @contextmanager
-    def reading(self) -> Iterator[Ledger]:
-        with self.store.reading() as tx:
+    def reading(self, *, view: bool = True) -> Iterator[Ledger]:
+        """One look at the ledger.
+
+        Args:
+            view: at the fleet, or all leases: with the view that is kept for those who read, one at a time. Who looks at a few rows
+                only does without it, and waits for nobody.
+        """
+        with self.store.reading(view=view) as tx:
             yield Ledger(
                 tx,
                 self.setting,
@@ -122,7 +128,7 @@ class LeaseService:
             if existing is not None:
                 _same_or_conflict(ledger, existing, request)
                 return seen(ledger, existing if request.unattended else claim(ledger, existing))
-            admission = admit(ledger.menu, request, ledger.fleet, ledger.now)
+            admission = admit(ledger.menu, request, served(ledger, request), ledger.now)
             refuse_impossible(ledger, request, admission)
             refuse_over_quota(ledger, asker(request), admission.choices)
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
@@ -137,6 +143,10 @@ class LeaseService:
             return seen(ledger, found)
 
     def lease(self, lease_id: str) -> Seen:
+        with self._desk.reading(view=False) as ledger:
+            lease = stored(ledger, lease_id)
+            if not _looks_around(ledger, lease):
+                return seen(ledger, lease)
         with self._desk.reading() as ledger:
             return seen(ledger, stored(ledger, lease_id))
 
@@ -151,11 +161,16 @@ class LeaseService:
     ) -> LeaseList:
         """Open leases, oldest first: all, or those that match; those after an arrival, at most so many."""
         with self._desk.reading() as ledger:
-            found = ledger.tx.open_leases(user_id=user_id, server_name=server_name)
-            visible = [lease for lease in found if user_name is None or lease.holder.user_name == user_name]
-            shown, more = page(visible, arrival, after=after, limit=limit)
+            found = ledger.tx.open_leases(
+                user_id=user_id,
+                server_name=server_name,
+                user_name=user_name,
+                after=None if after is None else moment(after),
+                limit=None if limit is None else limit + 1,
+            )
+            shown = found[:limit]
             documents = tuple(lease_document(ledger, lease) for lease in shown)
-            return LeaseList(leases=documents, next=lease_cursor(shown[-1]) if more else None)
+            return LeaseList(leases=documents, next=lease_cursor(shown[-1]) if len(found) > len(shown) else None)
 
     def renew(self, lease_id: str, *, who: str) -> LeaseDocument:
         """Ready becomes Active; an Active one is seen."""
@@ -198,6 +213,18 @@ class LeaseService:
             return LeaseList(leases=(lease_document(ledger, stored(ledger, lease.lease_id)),))
 
 
+def _looks_around(ledger: Ledger, lease: Lease) -> bool:
+    """Whether it takes more than its own row to say how a lease is. Many wait and ask again and again."""
+    match lease:
+        case Queued():
+            due = ledger.forecasts is not None and ledger.forecasts.is_due(ledger)
+            return due or bool(ledger.menu.quotas) or bool(lease.avoid)
+        case Releasing():
+            return True
+        case Granted() | Ready() | Active() | Closed():
+            return False
+
+
 def seen(ledger: Ledger, lease: Lease) -> Seen:
     """A lease for those who watch it."""
     return Seen(lease_document(ledger, lease), ledger.tx.revision)
@@ -205,7 +232,7 @@ def seen(ledger: Ledger, lease: Lease) -> Seen:
 
 def stored(ledger: Ledger, lease_id: str) -> Lease:
     """A lease by its id, or the refusal that there is none."""
-    lease = ledger.tx.lease(lease_id)
+    lease = ledger.lease(lease_id)
     if lease is None:
         raise refusal(ProblemCode.NOT_FOUND, "There is no such lease.")
     return lease
@@ -226,7 +253,7 @@ def _arrival(request: LeaseRequest, admission: Admission, ledger: Ledger) -> Que
         unattended=request.unattended,
         choice=admission.choice,
         node=request.node,
-        avoid=frozenset(state.gpu.gpu_uuid for state in ledger.fleet if state.node in request.avoid_nodes),
+        avoid=frozenset(state.gpu.gpu_uuid for node in set(request.avoid_nodes) for state in ledger.gpus_of(node)),
     )
 
 
@@ -239,10 +266,13 @@ def claim(ledger: Ledger, lease: Lease) -> Lease:
 
 def refuse_impossible(ledger: Ledger, request: LeaseRequest, admission: Admission) -> None:
     """Nobody waits for what can never come: some choice has to be possible."""
-    fleet = [
-        state for state in ledger.fleet if state.node not in request.avoid_nodes and request.node in (None, state.node)
-    ]
-    if request.node is not None and all(state.node != request.node for state in ledger.fleet):
+    if request.node is not None:
+        fleet = [] if request.node in request.avoid_nodes else ledger.gpus_of(request.node)
+    elif request.avoid_nodes:
+        fleet = [state for state in ledger.fleet if state.node not in request.avoid_nodes]
+    else:
+        fleet = ledger.serving(admission.choices)
+    if request.node is not None and not ledger.gpus_of(request.node):
         raise refusal(
             ProblemCode.IMPOSSIBLE,
             f"No GPU of a node {request.node} is known here. Say its name as its agent reports it, or start its agent.",
@@ -250,6 +280,11 @@ def refuse_impossible(ledger: Ledger, request: LeaseRequest, admission: Admissio
     reasons = [impossible(choice, fleet) for choice in admission.choices]
     if None not in reasons:
         raise refusal(ProblemCode.IMPOSSIBLE, reasons[0] or "")
+
+
+def served(ledger: Ledger, request: LeaseRequest) -> list[GPUState]:
+    """What a menu has to know of the GPUs to understand a request."""
+    return ledger.serving((request.to_domain(), *request.alternatives_to_domain()))
 
 
 def _same_or_conflict(ledger: Ledger, existing: Lease, request: LeaseRequest) -> None:

@@ -22,7 +22,7 @@ def see_pods(desk: Desk, listing: PodListing) -> None:
     """Take in what Kubernetes shows: pods that came take their leases, pods that went give them back."""
     with desk.writing(WHO) as ledger:
         begun_at = ledger.now - listing.age
-        known = {pod.uid: pod for pod in ledger.tx.pods()}
+        known = dict(ledger.facts.pods)
         seen = {pod.uid: pod for pod in listing.pods}
         for sighting in listing.pods:
             _remember(ledger, sighting, known.get(sighting.uid))
@@ -52,7 +52,7 @@ def begin_watch(desk: Desk) -> None:
 def forget_pods(desk: Desk) -> None:
     """No pods are watched (any more): what was seen of them is worth nothing."""
     with desk.writing(WHO) as ledger:
-        for pod in ledger.pods:
+        for pod in list(ledger.pods):
             ledger.tx.drop_pod(pod.uid)
         if ledger.tx.pods_listed_at() is not None:
             ledger.tx.put_pods_listed_at(None)

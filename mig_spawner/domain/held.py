@@ -30,33 +30,45 @@ class Piece:
 
 
 class Held:
-    """The pieces of every subject."""
+    """The pieces of every subject. Those of all people are many, so what was added up once is kept up to date."""
 
     def __init__(self) -> None:
-        self._pieces: dict[Subject, list[Piece]] = defaultdict(list)
-        self._totals: dict[tuple[Subject, Unit], float] = {}
+        self._pieces: dict[Subject, dict[Piece, int]] = defaultdict(dict)
+        self._totals: dict[Subject, dict[Unit, float]] = {}
 
     def add(self, person: Person, piece: Piece) -> None:
         """Somebody has got something."""
         for subject in subjects(person):
-            self._pieces[subject].append(piece)
-        self._totals.clear()
+            alike = self._pieces[subject]
+            alike[piece] = alike.get(piece, 0) + 1
+            self._count(subject, piece, 1)
 
     def drop(self, person: Person, piece: Piece) -> None:
         """Somebody has given it back."""
         for subject in subjects(person):
-            self._pieces[subject].remove(piece)
-        self._totals.clear()
+            alike = self._pieces[subject]
+            alike[piece] -= 1
+            self._count(subject, piece, -1)
+            if not alike[piece]:
+                del alike[piece]
+            if not alike:
+                del self._pieces[subject]
+                self._totals.pop(subject, None)
+
+    def _count(self, subject: Subject, piece: Piece, sign: int) -> None:
+        totals = self._totals.get(subject, {})
+        for unit in totals:
+            totals[unit] += sign * piece.size.in_unit(unit)
 
     def pieces(self, subject: Subject) -> list[Piece]:
-        return self._pieces.get(subject, [])
+        return [piece for piece, count in self._pieces.get(subject, {}).items() for _ in range(count)]
 
     def total(self, subject: Subject, unit: Unit) -> float:
         """How much of a unit is held at once; nothing of GPU-hours."""
-        key = (subject, unit)
-        if key not in self._totals:
-            self._totals[key] = sum(piece.size.in_unit(unit) for piece in self.pieces(subject))
-        return self._totals[key]
+        totals = self._totals.setdefault(subject, {})
+        if unit not in totals:
+            totals[unit] = sum(piece.size.in_unit(unit) for piece in self.pieces(subject))
+        return totals[unit]
 
     def hours(self, subject: Subject, since: datetime, now: datetime) -> float:
         """GPU-hours of what is held, since a moment."""

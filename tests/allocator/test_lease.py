@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from mig_spawner.allocator.service import LeaseService, Seen
 from mig_spawner.domain.lease import EndReason, PodFate
 from mig_spawner.errors import AllocatorRefused
 from mig_spawner.wire.lease import LeaseRelease, LeaseState
 from tests.allocator.conftest import MakeRig
-from tests.allocator.rig import Rig
+from tests.allocator.rig import Rig, until
 
 
 async def test_a_slice_is_granted_made_taken_and_given_back(rig: Rig) -> None:
@@ -300,6 +301,35 @@ async def test_a_whole_gpu_of_fixed_slices_is_impossible(rig: Rig) -> None:
     await node.report()
     with pytest.raises(AllocatorRefused, match="Choose a slice"):
         await rig.acquire("1", None)
+
+
+async def test_who_waits_for_a_slice_is_not_read_again_whenever_the_line_moves(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await rig.node(dynamic=False, report=False)
+    node.board.add("7g.80gb", 0)
+    await node.report()
+    held, ahead, last = [await rig.acquire(user, "7g.80gb") for user in ("held", "ahead", "last")]
+    read, service = list[str](), LeaseService.lease
+
+    def counted(leases: LeaseService, lease_id: str) -> Seen:
+        read.append(lease_id)
+        return service(leases, lease_id)
+
+    monkeypatch.setattr(LeaseService, "lease", counted)
+    waiting = asyncio.create_task(rig.hub.lease(last.lease_id, wait_s=30))
+    moving = asyncio.create_task(rig.hub.lease(last.lease_id, wait_s=30, known=last))
+    await until(lambda: _waiting(rig, 2))
+    await rig.release(ahead, reason=EndReason.CANCELLED)
+    assert (await moving).position == 1
+    await rig.release(held)
+    await node.report()
+    assert (await waiting).state is LeaseState.READY
+    assert read.count(last.lease_id) == 4, "two when they began, one for the place, one for the slice"
+
+
+async def _waiting(rig: Rig, number: int) -> bool:
+    return rig.app.changes._waiting == number
 
 
 async def test_before_the_first_report_everybody_waits(rig: Rig) -> None:

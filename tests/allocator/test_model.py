@@ -41,6 +41,7 @@ from mig_spawner.testing.gpu import find_model
 from mig_spawner.wire.client import AllocatorClient
 from mig_spawner.wire.lease import HolderDocument, LeaseRelease, LeaseRequest, LeaseState
 from mig_spawner.wire.node import DesiredNode, Health
+from tests.allocator.kept.check import check_kept
 from tests.allocator.rig import Board, Clock, Node, check_tables
 from tests.allocator.store.place import Place, postgres_place, sqlite_place
 from tests.postgres.fixture import postgres
@@ -111,6 +112,7 @@ class Ledgers(RuleBasedStateMachine):
         self.desired: dict[str, DesiredNode] = {}
         self.running: dict[str, Running] = {}
         self.confirmed_gone: set[str] = set()
+        self.ended: set[str] = set()
         self.outsider = False
 
     def teardown(self) -> None:
@@ -204,7 +206,8 @@ class Ledgers(RuleBasedStateMachine):
             self.pod_ends(pick)
 
     def pod_starts(self, pick: int) -> None:
-        """It may start as long as its holder has the lease, or was released so shortly ago that the pod was still asked for."""
+        """It may start as long as its holder has the lease, or was released so shortly ago that the pod was still asked for: one that
+        has run and ended is not asked for once more then."""
         lease_id = self._picked(pick)
         lease = self.service.lease(lease_id).document
         if lease.device_uuid is None or lease.placement is None or lease_id in self.running:
@@ -213,7 +216,7 @@ class Ledgers(RuleBasedStateMachine):
             ends = [row.at for row in tx.audit(lease_id) if row.after in ("releasing", "closed")]
         held = lease.state in (LeaseState.READY, LeaseState.ACTIVE)
         late = bool(ends) and self.clock.now - ends[0] < SETTING.settle_after - SLACK
-        if not held and (not late or lease_id in self.confirmed_gone):
+        if not held and (not late or lease_id in self.confirmed_gone | self.ended):
             return
         place = Placement(lease.placement.gpu_uuid, lease.placement.start, lease.placement.size)
         board = next(b for b in (self.cut, self.fixed) if b.gpu.gpu_uuid == place.gpu_uuid)
@@ -228,8 +231,10 @@ class Ledgers(RuleBasedStateMachine):
             self._count(board)
 
     def pod_ends(self, pick: int) -> None:
-        running = self.running.pop(self._picked(pick), None)
+        lease_id = self._picked(pick)
+        running = self.running.pop(lease_id, None)
         if running is not None:
+            self.ended.add(lease_id)
             self._count(running.board)
 
     def _count(self, board: Board) -> None:
@@ -372,6 +377,10 @@ class Ledgers(RuleBasedStateMachine):
     def ledger_is_sound(self) -> None:
         self._count_step()
         check_tables(self.place.rows)
+
+    @invariant()
+    def what_is_kept_is_what_is_there(self) -> None:
+        check_kept(self.store, self.setting)
 
     @invariant()
     def engines_suffice(self) -> None:

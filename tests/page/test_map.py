@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
 
 from mig_spawner.allocator.page import fleet as fleet_page
 from mig_spawner.allocator.page.fleet import MapQuery
+from mig_spawner.allocator.page.picture import GPUPicture, picture
 from mig_spawner.allocator.page.service import PageService
 from mig_spawner.allocator.service import Desk
 from mig_spawner.allocator.setting import Setting
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.allocator.store.transaction import SQLTransaction
+from mig_spawner.domain.fleet import GPUState
 from tests.page.fleet import big_ledger_in
 from tests.page.site import Site, furnish
 
@@ -88,29 +91,35 @@ async def test_the_map_is_for_admins(site: Site, who: str, status: int) -> None:
         assert (await http.get("admin/map")).status_code == status
 
 
-def test_a_page_reads_the_nodes_that_it_shows_and_no_more(
+def test_a_page_reads_no_node_anew_and_draws_what_it_shows(
     big_ledger: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = PageService(Desk(big_ledger, Setting(), lambda _: None))
-    read: list[str] = []
-    node = SQLTransaction.node
+    service.map(MapQuery())
+    nodes, read = SQLTransaction.nodes, list[object]()
+    drawn: list[GPUState] = []
 
-    def counted(tx: SQLTransaction, name: str) -> NodeRecord | None:
-        read.append(name)
-        return node(tx, name)
+    def counted(tx: SQLTransaction, names: Collection[str] | None = None) -> list[NodeRecord]:
+        read.append(names)
+        return nodes(tx, names)
 
-    monkeypatch.setattr(SQLTransaction, "node", counted)
+    def counted_picture(state: GPUState, *rest: Any) -> GPUPicture:
+        drawn.append(state)
+        return picture(state, *rest)
+
+    monkeypatch.setattr(SQLTransaction, "nodes", counted)
+    monkeypatch.setattr(fleet_page, "picture", counted_picture)
     for given, gpus in (
         ({}, 64),
         ({"after": "node-100"}, 64),
         ({"node": "7", "show": "free"}, 64),
         ({"holder": "nobody"}, 0),
     ):
-        read.clear()
+        drawn.clear()
         view = service.map(MapQuery.model_validate(given))
         assert view.sums.gpus == 10_240
-        assert len(view.gpus) == gpus
-        assert len(read) == bool(gpus)
+        assert len(view.gpus) == gpus == len(drawn)
+    assert read == []
 
 
 def test_a_search_that_takes_long_stops_and_goes_on_from_there(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mig_spawner.allocator.fleet import Occupied, Taken, fleet_of
+from mig_spawner.allocator.fleet import Taken, node_trouble, state_of
 from mig_spawner.allocator.page.picture import GPUPicture, Kind, Occupant, picture
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.domain.gpu import Placement
@@ -25,8 +25,8 @@ def seen(board: Board, *occupants: Occupant, cordoned: bool = False) -> GPUPictu
     report = NodeReport(agent_version="test", boot_id="b", gpus=(document,))
     uuid = board.gpu.gpu_uuid
     node = NodeRecord("n1", report, {uuid: document.to_domain()}, EPOCH, DesiredNode(generation=1), cordoned)
-    taken = {uuid: [Taken(o.placement, None, cut=o.kind is not Kind.POD) for o in occupants]}
-    [state] = fleet_of([node], {uuid: "n1"}, Occupied(taken, frozenset()), EPOCH, SILENT_AFTER)
+    taken = [Taken(o.placement, None, cut=o.kind is not Kind.POD) for o in occupants]
+    state = state_of(node, document, taken, lambda _: False, node_trouble(node, EPOCH, SILENT_AFTER))
     return picture(state, document, occupants)
 
 

@@ -95,7 +95,7 @@ class Feed:
         """The number of the last event that is lost, and of the last one there is."""
 
         def read() -> tuple[int, int]:
-            with self._desk.reading() as ledger:
+            with self._desk.reading(view=False) as ledger:
                 return ledger.tx.event_range()
 
         return await self._run(read)
@@ -128,7 +128,7 @@ class Feed:
 
     async def _read(self, after: int) -> tuple[int, list[EventRecord]]:
         def read() -> tuple[int, list[EventRecord]]:
-            with self._desk.reading() as ledger:
+            with self._desk.reading(view=False) as ledger:
                 return ledger.tx.revision, ledger.tx.events(after=after, limit=PAGE)
 
         return await self._run(read)

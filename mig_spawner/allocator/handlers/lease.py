@@ -39,15 +39,22 @@ OWN_PREFIX = "name:"
 class LeaseHandler(Handler):
     """What the handlers of leases share."""
 
-    async def until(self, seen: Seen, is_stale: Callable[[LeaseDocument], bool]) -> LeaseDocument:
-        """The lease as soon as it is not stale any more, at the latest after `?wait=`."""
+    async def until(
+        self, seen: Seen, is_stale: Callable[[LeaseDocument], bool], *, by_place: bool = False
+    ) -> LeaseDocument:
+        """The lease as soon as it is not stale any more, at the latest after `?wait=`.
+
+        Args:
+            by_place: it may be so for its place in line alone. Otherwise those who wait are not woken whenever the line moves.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.wait_s
         while is_stale(seen.document) and (remaining := deadline - clock()) > 0:
-            document = seen.document
-            if not await self.context.changes.wait(_moved_from(document), seen.revision, remaining):
-                break
-            seen = await self.read(document.lease_id)
+            lease_id, changes = seen.document.lease_id, self.context.changes
+            if not await changes.wait(_moved_from(seen.document, by_place), seen.revision, remaining):
+                # Where it is in line may be another by now.
+                return (await self.read(lease_id) if changes.revision > seen.revision else seen).document
+            seen = await self.read(lease_id)
         return seen.document
 
     async def read(self, lease_id: str) -> Seen:
@@ -72,9 +79,14 @@ class LeaseHandler(Handler):
         return release.model_copy(update={"pod": PodFate.UNKNOWN})
 
 
-def _moved_from(document: LeaseDocument) -> Callable[[Progress], bool]:
-    here = (document.state.value, document.position or 0)
-    return lambda progress: progress.leases.get(document.lease_id, ("closed", 0)) != here
+def _moved_from(document: LeaseDocument, by_place: bool) -> Callable[[Progress], bool]:
+    state, place = document.state.value, document.position or 0
+
+    def moved(progress: Progress) -> bool:
+        state_now, place_now = progress.leases.get(document.lease_id, ("closed", 0))
+        return state_now != state or (by_place and place_now != place)
+
+    return moved
 
 
 def may_see(principal: Principal, lease: LeaseDocument) -> bool:
@@ -148,7 +160,7 @@ class Lease(LeaseHandler):
                 return document.state in _UNDECIDED
             return f"{document.state}:{document.position or 0}" == known
 
-        self.answer(await self.until(seen, is_stale))
+        self.answer(await self.until(seen, is_stale, by_place=known is not None))
 
     @allow(Role.SERVICE, Role.RESERVE)
     async def patch(self, lease_id: str) -> None:

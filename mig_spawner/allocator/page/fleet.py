@@ -7,18 +7,16 @@ at one node after the other, and stops after a while with a link to go on from t
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from mig_spawner.allocator.fleet import Occupied, fleet_of, occupied
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.page.picture import GPUPicture, Kind, Occupant, picture
 from mig_spawner.allocator.page.words import holder_name
-from mig_spawner.allocator.store.base import NodeRecord
+from mig_spawner.allocator.store.base import NodeRecord, Pod
 from mig_spawner.domain.fleet import GPUState
 from mig_spawner.domain.lease import Active, Granted, Ready, Releasing
 from mig_spawner.wire.base import Document, Label
@@ -77,21 +75,19 @@ class MapView:
 
 def map_view(ledger: Ledger, query: MapQuery) -> MapView:
     """The map as the ledger has it now."""
-    owners = ledger.tx.gpu_owners()
-    occupants = occupants_of(ledger)
-    taken = occupied(ledger.holding.values(), ledger.remnants, ledger.pods)
-    names = _nodes(query, owners, occupants)
+    owners = ledger.owners
+    names = _nodes(query, ledger)
     deadline = time.monotonic() + SEARCH_S
     shown: list[GPUPicture] = []
     simulated = False
     last, late = "", False
     for last in names:
-        node = ledger.tx.node(last)
+        node = ledger.nodes.get(last)
         if node is None:
             continue
         simulated = simulated or (node.report is not None and node.report.simulated)
-        for state in states_of(ledger, node, owners, taken):
-            here = occupants.get(state.gpu.gpu_uuid, [])
+        for state in ledger.gpus_of(node.name):
+            here = occupants_on(ledger, state.gpu.gpu_uuid)
             if _matches(state, query, here):
                 shown.append(drawn(node, state, here))
         late = time.monotonic() > deadline
@@ -115,22 +111,25 @@ def map_view(ledger: Ledger, query: MapQuery) -> MapView:
     )
 
 
-def _nodes(query: MapQuery, owners: Mapping[str, str], occupants: Mapping[str, list[Occupant]]) -> list[str]:
+def _nodes(query: MapQuery, ledger: Ledger) -> list[str]:
     """The nodes on which something may match, by name."""
+    owners = ledger.owners
     names: Collection[str] = set(owners.values())
     if query.holder:
-        names = {owners[uuid] for uuid, here in occupants.items() if uuid in owners and _holds(query.holder, here)}
+        wanted = query.holder.lower()
+        held = {
+            lease.grant.placement.gpu_uuid
+            for lease in ledger.holding.values()
+            if wanted in holder_name(lease.holder).lower()
+        }
+        held |= {place.gpu_uuid for pod, place in ledger.facts.orphan_places() if wanted in pod_name(pod).lower()}
+        names = {owners[uuid] for uuid in held if uuid in owners}
     part = query.node.lower()
     return sorted(name for name in names if part in name.lower() and name > query.after)
 
 
 def _holds(holder: str, occupants: Iterable[Occupant]) -> bool:
     return any(holder.lower() in occupant.who.lower() for occupant in occupants)
-
-
-def states_of(ledger: Ledger, node: NodeRecord, owners: Mapping[str, str], taken: Occupied) -> list[GPUState]:
-    """The GPUs of one node, without looking at any other."""
-    return fleet_of([node], owners, taken, ledger.now, ledger.setting.node_silent_after, blind=ledger.blind)
 
 
 def drawn(node: NodeRecord, state: GPUState, occupants: Iterable[Occupant]) -> GPUPicture:
@@ -140,24 +139,26 @@ def drawn(node: NodeRecord, state: GPUState, occupants: Iterable[Occupant]) -> G
     return picture(state, document, occupants)
 
 
-def occupants_of(ledger: Ledger) -> dict[str, list[Occupant]]:
-    """What leases, their remnants and pods without a lease have, by `gpu_uuid`."""
-    found: dict[str, list[Occupant]] = defaultdict(list)
-    for lease in ledger.holding.values():
+def occupants_on(ledger: Ledger, gpu_uuid: str) -> list[Occupant]:
+    """What leases, their remnants and pods without a lease have of a GPU."""
+    facts = ledger.facts
+    found = []
+    for lease in facts.leases_on(gpu_uuid):
         grant = lease.grant
         what = "whole GPU" if grant.profile is None else str(grant.profile)
-        found[grant.placement.gpu_uuid].append(
+        found.append(
             Occupant(grant.placement, _kind(lease), what, holder_name(lease.holder), lease.lease_id, grant.expires_at)
         )
-    for remnant in ledger.remnants:
-        found[remnant.placement.gpu_uuid].append(Occupant(remnant.placement, Kind.REMNANT, lease_id=remnant.lease_id))
-    for pod in ledger.orphans:
-        for place in {pod.placement, None if pod.claim is None else pod.claim.placement} - {None}:
-            if place is not None:
-                found[place.gpu_uuid].append(
-                    Occupant(place, Kind.POD, who=f"{pod.namespace}/{pod.name}", lease_id=pod.lease_id)
-                )
-    return dict(found)
+    left = [Occupant(r.placement, Kind.REMNANT, lease_id=r.lease_id) for r in facts.remnants_on(gpu_uuid)]
+    pods = [
+        Occupant(place, Kind.POD, who=pod_name(pod), lease_id=pod.lease_id) for pod, place in facts.orphans_on(gpu_uuid)
+    ]
+    return [*found, *left, *pods]
+
+
+def pod_name(pod: Pod) -> str:
+    """What the holder of a place is called that a pod without a lease has."""
+    return f"{pod.namespace}/{pod.name}"
 
 
 def _kind(lease: Granted | Ready | Active | Releasing) -> Kind:

@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
-from mig_spawner.allocator.fleet import occupied
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.page.fleet import drawn, occupants_of, states_of
+from mig_spawner.allocator.page.fleet import drawn, occupants_on
 from mig_spawner.allocator.page.picture import GPUPicture
 from mig_spawner.allocator.page.words import holder_name
 from mig_spawner.allocator.paging import page
@@ -81,17 +80,15 @@ def nodes_view(ledger: Ledger, after: str) -> NodesView:
 
 def node_view(ledger: Ledger, name: str) -> NodeView:
     """One node with its layout, intended and actual."""
-    node = ledger.tx.node(name)
+    node = ledger.nodes.get(name)
     if node is None:
         raise refusal(ProblemCode.NOT_FOUND, "No such node has reported yet.")
-    owners, occupants = ledger.tx.gpu_owners(), occupants_of(ledger)
-    taken = occupied(ledger.holding.values(), ledger.remnants, ledger.pods)
-    states = states_of(ledger, node, owners, taken)
+    states = ledger.gpus_of(name)
     return NodeView(
         node=node_document(ledger, node),
-        gpus=tuple(drawn(node, state, occupants.get(state.gpu.gpu_uuid, ())) for state in states),
+        gpus=tuple(drawn(node, state, occupants_on(ledger, state.gpu.gpu_uuid)) for state in states),
         layout=tuple(_layout(ledger, node)),
-        leases=sum(lease.grant.node == name for lease in ledger.holding.values()),
+        leases=len(ledger.facts.leases_of(name)),
         now=ledger.now,
     )
 

@@ -88,7 +88,7 @@ class ExtendView:
 def own_view(ledger: Ledger, person: Person | None) -> OwnView:
     """The page of a person; of nobody's leases for a service."""
     name = None if person is None else person.name
-    own = [lease for lease in ledger.tx.open_leases() if name is not None and lease.holder.user_name == name]
+    own = [] if name is None else ledger.tx.open_leases(user_name=name)
     leases = tuple(lease_document(ledger, lease) for lease in own)
     used = None if name is None else usage(ledger, UsageKey.PERSON, timedelta(days=USUAL_DAYS), name)
     return OwnView(
@@ -105,7 +105,7 @@ def own_view(ledger: Ledger, person: Person | None) -> OwnView:
 def _uses(ledger: Ledger, leases: tuple[LeaseDocument, ...]) -> dict[str, UsageDocument]:
     """What the devices of these leases used, as far as it is known."""
     nodes = {lease.placement.node for lease in leases if lease.placement is not None}
-    return {use.device_uuid: use for node in nodes for use in ledger.usage.get(node, ())}
+    return {use.device_uuid: use for node in nodes for use in ledger.usage_of(node)}
 
 
 def extend_view(ledger: Ledger, lease_id: str, *, person: str | None, sees_all: bool) -> ExtendView:

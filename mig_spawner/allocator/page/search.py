@@ -49,7 +49,7 @@ class QueueView:
 
 def lease_list_view(ledger: Ledger, query: LeaseQuery) -> LeaseListView:
     """Search the open leases."""
-    found = [lease for lease in ledger.tx.open_leases() if _matches(lease, query)]
+    found = [lease for lease in ledger.open_leases() if _matches(lease, query)]
     shown, more = page(found, arrival, after=_after(query.after), limit=PAGE_LEASES)
     return LeaseListView(
         query=query,

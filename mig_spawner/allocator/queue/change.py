@@ -11,7 +11,7 @@ from mig_spawner.allocator.menu.admission import admit, asker
 from mig_spawner.allocator.naming import as_reported
 from mig_spawner.allocator.quota.check import refuse_over_quota
 from mig_spawner.allocator.refusal import refusal
-from mig_spawner.allocator.service import claim, refuse_impossible
+from mig_spawner.allocator.service import claim, refuse_impossible, served
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.lease import Granted, Lease, Queued, Ready
 from mig_spawner.wire.lease import ChoiceDocument, HolderDocument, LeaseRequest, ways_of
@@ -47,7 +47,7 @@ def change(ledger: Ledger, lease: Lease, wanted: LeaseChange) -> Lease:
 
 def _changed(ledger: Ledger, lease: Queued, wanted: LeaseChange) -> Queued:
     request = _as_request(lease, wanted)
-    admission = admit(ledger.menu, request, ledger.fleet, ledger.now)
+    admission = admit(ledger.menu, request, served(ledger, request), ledger.now)
     refuse_impossible(ledger, request, admission)
     refuse_over_quota(ledger, asker(request), admission.choices, without=lease.lease_id)
     wait_until = lease.wait_until

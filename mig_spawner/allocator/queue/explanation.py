@@ -7,7 +7,7 @@ from typing import Final
 
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.pool import pools_of
-from mig_spawner.allocator.queue.board import outlooks_of
+from mig_spawner.allocator.queue.board import Outlooks
 from mig_spawner.allocator.queue.view import Queue, Viewer, entry, queue_of, why_waiting
 from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.gpu import Layout
@@ -62,7 +62,7 @@ def _places(ledger: Ledger, lease: Lease) -> Iterator[tuple[Start, int, int, Out
     """The best place of every GPU for each choice, as if this lease had none; and the place that it has."""
     mine = None if isinstance(lease, Queued) or lease.grant is None else lease.grant
     apart = ledger.setting.keep_apart
-    for number, outlook in enumerate(outlooks_of(ledger)):
+    for number, outlook in enumerate(Outlooks(ledger).values()):
         here = mine is not None and mine.placement.gpu_uuid == outlook.state.gpu.gpu_uuid
         seen = _without(outlook, lease) if here else outlook
         for choice, request in enumerate(lease.choices):

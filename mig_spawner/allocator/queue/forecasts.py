@@ -10,12 +10,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.queue.board import agreed_end, outlooks_of
+from mig_spawner.allocator.queue.board import Outlooks, agreed_end
 from mig_spawner.allocator.quota.check import within_quota
 from mig_spawner.allocator.store.base import Holding
 from mig_spawner.domain.fleet import GPUState, profile_names
@@ -71,9 +70,13 @@ class Forecasts:
         latest = max(forecast.latest, earliest)
         return RangeDocument(earliest=_down(earliest), latest=_down(latest + STEP)), None
 
-    def _look(self, ledger: Ledger) -> None:
+    def is_due(self, ledger: Ledger) -> bool:
+        """Whether they should be made anew: something has changed, or time has passed, and the last time took not too long."""
         known = ledger.tx.revision == self._revision and self._at is not None and ledger.now - self._at < OLD
-        if known or time.monotonic() < self._not_before or not self._lock.acquire(blocking=False):
+        return not known and time.monotonic() >= self._not_before
+
+    def _look(self, ledger: Ledger) -> None:
+        if not self.is_due(ledger) or not self._lock.acquire(blocking=False):
             return
         try:
             began = time.thread_time()
@@ -101,8 +104,8 @@ def _key(profile: str | None) -> str:
 
 def _newcomers(ledger: Ledger) -> Iterator[Queued]:
     """Somebody for each thing that can be asked for."""
-    requests: list[Request] = [SliceRequest(name) for name in profile_names(ledger.fleet)]
-    if any(state.can_be_whole for state in ledger.fleet):
+    requests: list[Request] = [SliceRequest(name) for name in profile_names([state for state, _ in ledger.kinds])]
+    if any(state.can_be_whole for state, _ in ledger.kinds):
         requests.append(WholeRequest())
     for request in requests:
         profile = str(request.profile) if isinstance(request, SliceRequest) else None
@@ -142,12 +145,7 @@ def foreseen(
     earmarks = ledger.tx.earmarks()
     boards = [
         Board(
-            (
-                replace(outlook, state=changed.get(outlook.state.gpu.gpu_uuid, outlook.state))
-                for outlook in outlooks_of(ledger, end)
-            )
-            if changed
-            else outlooks_of(ledger, end),
+            Outlooks(ledger, end, changed),
             ledger.ranking,
             ledger.now,
             memory=memory,

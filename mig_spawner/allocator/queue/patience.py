@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mig_spawner.allocator.ledger import Ledger
-from mig_spawner.allocator.queue.board import outlooks_of
+from mig_spawner.allocator.queue.board import Outlooks
 from mig_spawner.allocator.quota.check import waits_for_quota, within_quota
 from mig_spawner.allocator.quota.use import Use
 from mig_spawner.domain.fleet import GPUState
@@ -16,7 +16,7 @@ from mig_spawner.domain.queue import Outlook, could_serve, earmark_heads
 def forgive(ledger: Ledger) -> None:
     """Try GPUs again on which a grant failed, for those whom no other GPU will serve as things stand; after a while, not in a loop."""
     due = [lease for lease in ledger.tx.avoiding() if _may_try_again(ledger, lease)]
-    outlooks = outlooks_of(ledger) if due else []
+    outlooks = Outlooks(ledger).values() if due else []
     for lease in due:
         others = (outlook for outlook in outlooks if outlook.state.gpu.gpu_uuid not in lease.avoid)
         if all(outlook.earliest(lease.choices) is None for outlook in others):
@@ -53,7 +53,7 @@ def earmark(ledger: Ledger) -> None:
 
 
 def _seen_by(ledger: Ledger, lease: Queued) -> list[Outlook]:
-    return [outlook.seen_by(ledger.setting.keep_apart, lease.groups) for outlook in outlooks_of(ledger)]
+    return [outlook.seen_by(ledger.setting.keep_apart, lease.groups) for outlook in Outlooks(ledger).values()]
 
 
 def _give_up(ledger: Ledger, earmarks: dict[str, str]) -> None:

@@ -53,7 +53,7 @@ class Use:
     def least(self, request: Request) -> Size:
         """The least that can serve a request here."""
         if request not in self._least:
-            self._least[request] = least_size(request, self.ledger.fleet)
+            self._least[request] = least_size(request, self.ledger.serving([request]))
         return self._least[request]
 
     def _hours(self, quota: Quota, window: timedelta) -> float:

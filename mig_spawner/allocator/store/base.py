@@ -11,12 +11,13 @@ holder has two open leases (`HolderHasLease`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mig_spawner.allocator.claim import Claim
+from mig_spawner.allocator.store.change import Changed, Slot
 from mig_spawner.allocator.store.history import History
 from mig_spawner.allocator.store.outbox import Outbox
 from mig_spawner.allocator.store.plans import Plans
@@ -134,10 +135,19 @@ class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
     Attributes:
         now: the database's time, the same throughout the transaction.
         revision: of the ledger as this transaction found it.
+        slot: what is kept from one transaction to the next.
     """
 
     now: datetime
     revision: int
+    slot: Slot
+
+    # Views that are kept
+
+    @abstractmethod
+    def changed(self) -> Changed | None:
+        """What may be another by now than in the view in the slot, since whoever asked last: what others have written, this transaction
+        itself, and those whose changes were undone. None for everything."""
 
     # Leases
 
@@ -150,12 +160,21 @@ class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
         """The open lease of a holder. There is at most one."""
 
     @abstractmethod
-    def open_leases(self, *, user_id: str | None = None, server_name: str | None = None) -> list[Lease]:
-        """Open leases in order of arrival, of everybody or of those that match."""
+    def open_leases(
+        self,
+        *,
+        user_id: str | None = None,
+        server_name: str | None = None,
+        user_name: str | None = None,
+        after: tuple[datetime, str] | None = None,
+        limit: int | None = None,
+    ) -> list[Lease]:
+        """Open leases in order of arrival, of everybody or of those that match: those after a time of arrival and an id, which tells
+        apart those of one moment; at most so many."""
 
     @abstractmethod
-    def holding(self) -> list[Holding]:
-        """The leases that hold memory slices, in order of arrival."""
+    def holding(self, lease_ids: Collection[str] | None = None) -> list[Holding]:
+        """The leases that hold memory slices, in order of arrival: all, or those of these."""
 
     @abstractmethod
     def queue(self) -> Generator[Queued, None, None]:
@@ -260,7 +279,8 @@ class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
     # What is left of leases
 
     @abstractmethod
-    def remnants(self) -> list[Remnant]: ...
+    def remnants(self, gpu_uuids: Collection[str] | None = None) -> list[Remnant]:
+        """All, or those on these GPUs."""
 
     @abstractmethod
     def drop_remnant(self, remnant: Remnant) -> None:
@@ -269,19 +289,19 @@ class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
     # Nodes
 
     @abstractmethod
-    def nodes(self) -> list[NodeRecord]:
-        """All nodes by name."""
+    def nodes(self, names: Collection[str] | None = None) -> list[NodeRecord]:
+        """All nodes by name, or those of these that are known."""
 
     @abstractmethod
     def node(self, name: str) -> NodeRecord | None: ...
 
     @abstractmethod
-    def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
-        """What the devices of every node used when it last reported. The `report` of a node goes without it."""
+    def usage(self, node: str) -> tuple[UsageDocument, ...]:
+        """What the devices of a node used when it last reported. Its `report` goes without it."""
 
     @abstractmethod
-    def gpu_owners(self) -> dict[str, str]:
-        """Which node a GPU belongs to, by `gpu_uuid`."""
+    def gpu_owners(self, gpu_uuids: Collection[str] | None = None) -> dict[str, str]:
+        """Which node a GPU belongs to, by `gpu_uuid`: all GPUs, or those of these that some node has."""
 
     @abstractmethod
     def put_report(self, name: str, report: NodeReport) -> None:
@@ -306,7 +326,8 @@ class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
     # Pods
 
     @abstractmethod
-    def pods(self) -> list[Pod]: ...
+    def pods(self, uids: Collection[str] | None = None) -> list[Pod]:
+        """All, or those of these that are known."""
 
     @abstractmethod
     def put_pod(self, pod: Pod) -> None: ...
@@ -354,8 +375,12 @@ class Store(ABC):
         """A transaction that may write; committed at the end of the block, undone when the block raises."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Transaction]:
-        """A transaction that sees one state of the ledger and must not write."""
+    def reading(self, *, view: bool = False) -> AbstractContextManager[Transaction]:
+        """A transaction that sees one state of the ledger and must not write.
+
+        Args:
+            view: it has the slot of those who read, after whoever has it now; otherwise an empty one of its own.
+        """
 
     @abstractmethod
     def revision(self) -> int:

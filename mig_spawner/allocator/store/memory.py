@@ -59,7 +59,7 @@ class MemoryStore(SQLStore):
             raise StoreUnavailable(f"The ledger cannot be used now ({fault}). Try again.")
 
     @contextmanager
-    def reading(self) -> Iterator[Transaction]:
+    def reading(self, *, view: bool = False) -> Iterator[Transaction]:
         # There is one connection only: what reads takes its turn, or sees what its own thread is doing.
         mine: Transaction | None = getattr(self._own, "transaction", None)
         if mine is not None:

@@ -30,7 +30,7 @@ class SQLHistory(History):
     """The port's `History` on a session."""
 
     session: Session
-    changed: bool
+    news: bool
     now: datetime
 
     def changes(self, *, text: str = "", before: Mark | None = None, limit: int) -> tuple[list[Change], Mark | None]:
@@ -57,7 +57,7 @@ class SQLHistory(History):
         return {row.profile: row.most for row in self.session.execute(_PEAKS, {"of_user": user_name})}
 
     def note_node(self, name: str, *, who: str, before: str, after: str, why: str) -> None:
-        self.changed = True
+        self.news = True
         row = {"node": name, "at": self.now, "who": who, "before": before, "after": after, "why": why}
         self.session.execute(_ADD_ACT, row)
 

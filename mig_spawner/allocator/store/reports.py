@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 from operator import getitem
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from mig_spawner.domain.gpu import GPU
-from mig_spawner.wire.node import NodeReport, UsageDocument
+from mig_spawner.domain.gpu import GPU, Profile
+from mig_spawner.wire.node import GPUDocument, NodeReport, UsageDocument
 
 T = TypeVar("T")
 
@@ -64,8 +64,19 @@ def learn(node: str, text: str, report: NodeReport) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()
     if len(_known) >= _MOST:
         _known.clear()
-    _known[node] = _Parsed(digest, report, MappingProxyType({gpu.gpu_uuid: gpu.to_domain() for gpu in report.gpus}))
+    _known[node] = _Parsed(digest, report, MappingProxyType({gpu.gpu_uuid: _domain(gpu) for gpu in report.gpus}))
     return digest
+
+
+def _domain(document: GPUDocument) -> GPU:
+    """A GPU whose profiles are one object with those of all that offer the same: there are few kinds of GPUs."""
+    gpu = document.to_domain()
+    return replace(gpu, profiles=_one(gpu.profiles))
+
+
+@lru_cache(maxsize=256)
+def _one(profiles: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    return profiles
 
 
 def of(node: str, digest: str | None, text: str | None) -> tuple[NodeReport | None, Mapping[str, GPU]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, make_url, select
@@ -14,6 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mig_spawner.allocator.store import migration, statement, tables
 from mig_spawner.allocator.store.base import Store, Transaction
+from mig_spawner.allocator.store.change import Slot
 from mig_spawner.allocator.store.database.base import Database
 from mig_spawner.allocator.store.database.postgres import PostgreSQL
 from mig_spawner.allocator.store.database.sqlite import SQLite
@@ -63,6 +65,7 @@ class SQLStore(Store):
         self.database = database_of(where) if isinstance(where, str) else where
         self._clock = clock
         self._writer = Writer(self._begin, self._now)
+        self._readers_slot, self._readers_turn = Slot(), threading.Lock()
         self._secret = b""
         self._installation_id = ""
 
@@ -123,9 +126,12 @@ class SQLStore(Store):
             yield transaction
 
     @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        with _answered():
-            transaction = self._first_line(self._reader)
+    def reading(self, *, view: bool = False) -> Iterator[Transaction]:
+        # The turn comes first: who begins later must not find in the view what it cannot see in the database.
+        with _answered(), self._readers_turn if view else nullcontext():
+            slot = self._readers_slot if view else Slot()
+            slot.checked = False
+            transaction = self._first_line(self._reader, slot)
             with transaction.session.connection:
                 yield transaction
 
@@ -140,8 +146,8 @@ class SQLStore(Store):
     def secret(self, purpose: str) -> bytes:
         return hmac.digest(self._secret, purpose.encode(), hashlib.sha256)
 
-    def _begin(self) -> SQLTransaction:
-        return self._first_line(self.database.engine.connect, alone=True)
+    def _begin(self, slot: Slot) -> SQLTransaction:
+        return self._first_line(self.database.engine.connect, slot, alone=True)
 
     def _now(self, connection: Connection) -> datetime:
         if self._clock is not None:
@@ -152,7 +158,7 @@ class SQLStore(Store):
     def _reader(self) -> Connection:
         return self.database.engine.connect().execution_options(**self.database.reading)
 
-    def _first_line(self, connect: Callable[[], Connection], *, alone: bool = False) -> SQLTransaction:
+    def _first_line(self, connect: Callable[[], Connection], slot: Slot, *, alone: bool = False) -> SQLTransaction:
         """Begin a transaction. A connection that died unused, since the database was restarted say, is replaced by a new one."""
         for again in (True, False):
             connection = connect()
@@ -161,7 +167,7 @@ class SQLStore(Store):
                     self.database.be_alone(connection)
                 row = connection.execute(statement.BEGIN).one()
                 now = row.now if self._clock is None else self._clock().astimezone(UTC)
-                return SQLTransaction(Session(connection), now=now, revision=row.revision)
+                return SQLTransaction(Session(connection), now=now, revision=row.revision, slot=slot)
             except BaseException as error:
                 connection.close()
                 if not (again and isinstance(error, DBAPIError) and error.connection_invalidated):

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, delete, func, insert, select
 
 from mig_spawner.allocator.foresight.codec import plan_from_text, plan_to_text
 from mig_spawner.allocator.store import tables as t
+from mig_spawner.allocator.store.change import Slot
 from mig_spawner.allocator.store.codec import from_row
 from mig_spawner.allocator.store.plans import PlanRecord, Plans
 from mig_spawner.domain.lease import Lease
@@ -21,7 +22,10 @@ KEPT: Final = 10
 
 _ARRIVALS: Final = select(func.coalesce(func.max(t.lease.c.number), 0))
 _NEWEST: Final = select(t.lease).order_by(t.lease.c.number.desc()).limit(bindparam("most", type_=t.lease.c.number.type))
-_PLAN: Final = select(t.plan).order_by(t.plan.c.number.desc()).limit(1)
+_NEWEST_PLAN: Final = (
+    select(t.plan.c.number, t.plan.c.made_at, t.plan.c.arrivals).order_by(t.plan.c.number.desc()).limit(1)
+)
+_DOCUMENT: Final = select(t.plan.c.document).where(t.plan.c.number == bindparam("of"))
 _ADD: Final = insert(t.plan)
 _DROP: Final = delete(t.plan).where(t.plan.c.number <= bindparam("up_to"))
 
@@ -30,6 +34,7 @@ class SQLPlans(Plans):
     """A part of `SQLTransaction`."""
 
     now: datetime
+    slot: Slot
 
     @abstractmethod
     def _execute(self, statement: Any, parameters: Any = None) -> Any:
@@ -42,11 +47,18 @@ class SQLPlans(Plans):
         return [from_row(row) for row in self._execute(_NEWEST, {"most": most}).mappings()][::-1]
 
     def plan(self) -> PlanRecord | None:
-        row = self._execute(_PLAN).one_or_none()
-        return None if row is None else _plan(row.number, row.made_at, row.arrivals, row.document)
+        row = self._execute(_NEWEST_PLAN).one_or_none()
+        if row is None:
+            return None
+        known = self.slot.plan
+        if known is None or (known.number, known.made_at, known.arrivals) != tuple(row):
+            # It is large, and another one seldom.
+            document = self._execute(_DOCUMENT, {"of": row.number}).scalar_one()
+            known = self.slot.plan = _plan(row.number, row.made_at, row.arrivals, document)
+        return known
 
     def put_plan(self, number: int, arrivals: int, plan: Plan) -> bool:
-        known = self._execute(_PLAN).one_or_none()
+        known = self._execute(_NEWEST_PLAN).one_or_none()
         if number != 1 + (0 if known is None else known.number):
             return False
         row = {"number": number, "made_at": self.now, "arrivals": arrivals, "document": plan_to_text(plan)}

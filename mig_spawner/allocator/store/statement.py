@@ -17,6 +17,10 @@ _by_number = t.lease.c.number
 
 BEGIN: Final = select(current_moment().label("now"), t.meta.c.revision)
 NOW: Final = select(current_moment())
+CHANGES_SINCE: Final = select(t.change).where(t.change.c.number >= bindparam("since")).order_by(t.change.c.number)
+NEWEST_CHANGE: Final = select(t.change.c.number, t.change.c.stamp).order_by(t.change.c.number.desc()).limit(1)
+ADD_CHANGE: Final = insert(t.change).returning(t.change.c.number)
+DROP_CHANGES: Final = delete(t.change).where(t.change.c.number <= bindparam("up_to"))
 NEXT_REVISION: Final = update(t.meta).values(revision=t.meta.c.revision + 1)
 _seconds = seconds_since_2025()
 RAISE_GENERATION: Final = update(t.meta).values(
@@ -30,8 +34,9 @@ LEASE: Final = select(t.lease).where(t.lease.c.lease_id == bindparam("lease_id")
 OPEN_LEASE: Final = select(t.lease).where(
     t.lease.c.open, t.lease.c.user_id == bindparam("user_id"), t.lease.c.server_name == bindparam("server_name")
 )
-OPEN_LEASES: Final = select(t.lease).where(t.lease.c.open).order_by(_by_number)
+OPEN_LEASES: Final = select(t.lease).where(t.lease.c.open).order_by(t.lease.c.queued_at, t.lease.c.lease_id)
 HOLDING: Final = select(t.lease).where(t.lease.c.state.in_(_HOLDING)).order_by(_by_number)
+HOLDING_OF: Final = HOLDING.where(t.lease.c.lease_id.in_(bindparam("keys", expanding=True)))
 _in_line: Final = (t.lease.c.priority.desc(), _by_number)
 QUEUE: Final = select(t.lease).where(_queued).order_by(*_in_line).execution_options(stream_results=True, yield_per=20)
 WAITS_OVER: Final = select(t.lease).where(_queued, t.lease.c.wait_until <= bindparam("now")).order_by(_by_number)
@@ -56,7 +61,12 @@ QUEUE_PLACE: Final = (
     .select_from(t.lease.join(_me, _not_behind))
     .where(_queued, _me.c.lease_id == bindparam("lease_id"), _me.c.state == "queued")
 )
-QUEUE_LENGTH: Final = select(func.count()).where(_queued)
+LINE: Final = select(
+    func.count().label("length"),
+    func.count(t.lease.c.only_node).label("bound"),
+    func.count(t.lease.c.earmark).label("earmarked"),
+).where(_queued)
+"""How many wait, and of how many there is anything to be read."""
 COUNTS: Final = select(t.lease.c.state, func.count().label("count")).where(t.lease.c.open).group_by(t.lease.c.state)
 ADD_LEASE: Final = insert(t.lease)
 MOVE_LEASE: Final = update(t.lease).where(
@@ -116,6 +126,7 @@ FREE: Final = delete(t.hold).where(
     t.hold.c.memory_slice < bindparam("end"),
 )
 REMNANTS: Final = select(t.remnant).order_by(t.remnant.c.gpu_uuid, t.remnant.c.start)
+REMNANTS_ON: Final = REMNANTS.where(t.remnant.c.gpu_uuid.in_(bindparam("keys", expanding=True)))
 ADD_REMNANT: Final = insert(t.remnant)
 DROP_REMNANT: Final = delete(t.remnant).where(
     t.remnant.c.gpu_uuid == bindparam("gpu_uuid"), t.remnant.c.start == bindparam("first")
@@ -125,9 +136,10 @@ DROP_REMNANT: Final = delete(t.remnant).where(
 
 _node = [column for column in t.node.c if column not in (t.node.c.usage, t.node.c.report)]
 NODES: Final = select(*_node).order_by(t.node.c.name)
-USAGE: Final = select(t.node.c.name, t.node.c.usage).order_by(t.node.c.name)
+NODES_OF: Final = NODES.where(t.node.c.name.in_(bindparam("keys", expanding=True)))
+USAGE: Final = select(t.node.c.usage).where(t.node.c.name == bindparam("name"))
 NODE: Final = select(*_node, t.node.c.report).where(t.node.c.name == bindparam("name"))
-REPORTS: Final = select(t.node.c.name, t.node.c.report).where(t.node.c.name.in_(bindparam("names", expanding=True)))
+REPORTS: Final = select(t.node.c.name, t.node.c.report).where(t.node.c.name.in_(bindparam("keys", expanding=True)))
 ADD_NODE: Final = insert(t.node)
 SET_REPORT: Final = (
     update(t.node)
@@ -148,6 +160,7 @@ SET_CORDONED: Final = (
     update(t.node).where(t.node.c.name == bindparam("of_node")).values(cordoned=bindparam("new_cordoned"))
 )
 GPUS: Final = select(t.gpu)
+OWNERS_OF: Final = select(t.gpu).where(t.gpu.c.gpu_uuid.in_(bindparam("keys", expanding=True)))
 GPUS_OF: Final = select(t.gpu.c.gpu_uuid).where(t.gpu.c.node == bindparam("of_node"))
 DROP_GPU: Final = delete(t.gpu).where(t.gpu.c.gpu_uuid == bindparam("gpu_uuid"))
 ADD_GPU: Final = insert(t.gpu)
@@ -163,6 +176,7 @@ PODS: Final = (
     .outerjoin(t.lease, t.lease.c.lease_id == t.pod.c.lease_id)
     .order_by(t.pod.c.uid)
 )
+PODS_OF: Final = PODS.where(t.pod.c.uid.in_(bindparam("keys", expanding=True)))
 ADD_POD: Final = insert(t.pod)
 SET_POD: Final = update(t.pod).where(t.pod.c.uid == bindparam("of_pod"))
 DROP_POD: Final = delete(t.pod).where(t.pod.c.uid == bindparam("uid"))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -280,6 +281,15 @@ Index(
     unique=True,
     sqlite_where=text("open"),
     postgresql_where=text("open"),
+)
+
+change = Table(
+    "change",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("stamp", String(32), nullable=False),
+    Column("keys", Text, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 meta = Table(

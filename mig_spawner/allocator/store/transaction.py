@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator
 from datetime import datetime, timedelta
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import Row, Select
+from sqlalchemy import Row, Select, tuple_
 from sqlalchemy.exc import IntegrityError
 
-from mig_spawner.allocator.store import reports, used
 from mig_spawner.allocator.store import statement as s
 from mig_spawner.allocator.store import tables as t
+from mig_spawner.allocator.store import used
 from mig_spawner.allocator.store.base import (
     AuditRow,
     Holding,
-    NodeRecord,
     Past,
     Pod,
     Progress,
     Remnant,
     Transaction,
 )
+from mig_spawner.allocator.store.change import Slot
 from mig_spawner.allocator.store.codec import claim_from_text, claim_to_text, from_row, grant_of, state_of, to_row
 from mig_spawner.allocator.store.past import SQLHistory
 from mig_spawner.allocator.store.session import Session
+from mig_spawner.allocator.store.sql_nodes import SQLNodes
 from mig_spawner.allocator.store.sql_outbox import SQLOutbox
 from mig_spawner.allocator.store.sql_plans import SQLPlans
 from mig_spawner.allocator.store.sql_post import SQLPost
@@ -34,34 +34,22 @@ from mig_spawner.domain.gpu import Placement
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.domain.rule import Person
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
-from mig_spawner.wire.node import DesiredNode, NodeReport, UsageDocument
-
-_AT_ONCE: Final = 500
-"""So many reports are read with one statement."""
 
 
-class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Transaction):
-    """The port's `Transaction` on an open connection; the store begins and ends it.
+class SQLTransaction(SQLNodes, SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Transaction):
+    """The port's `Transaction` on an open connection; the store begins and ends it."""
 
-    Attributes:
-        changed: whether those who watch must be told.
-    """
-
-    def __init__(self, session: Session, *, now: datetime, revision: int) -> None:
-        self.session = self._connection = session
-        self.changed = False
+    def __init__(self, session: Session, *, now: datetime, revision: int, slot: Slot) -> None:
+        super().__init__(session, slot)
         self.now = now
         self.revision = revision
+        self._counted: Row[Any] | None = None
+        self._audits: list[dict[str, object]] = []
 
     def joined(self, *, now: datetime) -> SQLTransaction:
         """One more in the same transaction of the database."""
         session = Session(self.session.connection, shared=True)
-        return SQLTransaction(session, now=now, revision=self.revision)
-
-    def finish(self, *, changed: bool) -> None:
-        """Before the commit: tell those who watch that something changed."""
-        if changed:
-            self._connection.execute(s.NEXT_REVISION)
+        return SQLTransaction(session, now=now, revision=self.revision, slot=self.slot)
 
     # Leases
 
@@ -71,16 +59,26 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
     def open_lease(self, user_id: str, server_name: str) -> Lease | None:
         return self._one(s.OPEN_LEASE, user_id=user_id, server_name=server_name)
 
-    def open_leases(self, *, user_id: str | None = None, server_name: str | None = None) -> list[Lease]:
-        query = s.OPEN_LEASES
-        if user_id is not None:
-            query = query.where(t.lease.c.user_id == user_id)
-        if server_name is not None:
-            query = query.where(t.lease.c.server_name == server_name)
+    def open_leases(
+        self,
+        *,
+        user_id: str | None = None,
+        server_name: str | None = None,
+        user_name: str | None = None,
+        after: tuple[datetime, str] | None = None,
+        limit: int | None = None,
+    ) -> list[Lease]:
+        query = s.OPEN_LEASES.limit(limit)
+        wanted = {t.lease.c.user_id: user_id, t.lease.c.server_name: server_name, t.lease.c.user_name: user_name}
+        for column, value in wanted.items():
+            if value is not None:
+                query = query.where(column == value)
+        if after is not None:
+            query = query.where(tuple_(t.lease.c.queued_at, t.lease.c.lease_id) > tuple_(*after))
         return self._leases(query)
 
-    def holding(self) -> list[Holding]:
-        leases = self._leases(s.HOLDING)
+    def holding(self, lease_ids: Collection[str] | None = None) -> list[Holding]:
+        leases = [from_row(row) for row in self._those(s.HOLDING, s.HOLDING_OF, lease_ids)]
         return [lease for lease in leases if isinstance(lease, (Granted, Ready, Active, Releasing))]
 
     def queue(self) -> Generator[Queued, None, None]:
@@ -97,6 +95,8 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
         return self._queued(s.WAITING_SINCE, since=since)
 
     def earmarks(self) -> dict[str, str]:
+        if not self._line.earmarked:
+            return {}
         return {row.earmark: row.lease_id for row in self._connection.execute(s.EARMARKS)}
 
     def held_seconds(self) -> list[float]:
@@ -107,13 +107,20 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
         return self._queued(s.AVOIDING)
 
     def bound(self) -> list[Queued]:
-        return self._queued(s.BOUND)
+        return self._queued(s.BOUND) if self._line.bound else []
 
     def queue_place(self, lease_id: str) -> tuple[int, int]:
         return int(self._connection.execute(s.QUEUE_PLACE, {"lease_id": lease_id}).scalar_one()), self.queue_length()
 
     def queue_length(self) -> int:
-        return int(self._connection.execute(s.QUEUE_LENGTH).scalar_one())
+        return int(self._line.length)
+
+    @property
+    def _line(self) -> Row[Any]:
+        """What is known of the queue as a whole, until a lease moves."""
+        if self._counted is None:
+            self._counted = self._connection.execute(s.LINE).one()
+        return self._counted
 
     def counts(self) -> dict[str, int]:
         return {row.state: row[1] for row in self._connection.execute(s.COUNTS)}
@@ -170,6 +177,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
         if not grant.cut or grant.profile_id is None:
             self._free(grant.placement)
             return
+        self._wrote("remnants", grant.placement.gpu_uuid)
         self._connection.execute(
             s.ADD_REMNANT,
             {
@@ -189,24 +197,37 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
         )
 
     def touch(self, lease: Active) -> None:
+        self._wrote("leases", lease.lease_id)
         self._connection.execute(s.TOUCH, {"of_lease": lease.lease_id, "seen": lease.seen_at})
 
     def put_peak(self, lease_id: str, peak_memory_mib: int) -> None:
+        self._wrote("leases", lease_id)
         self._connection.execute(s.SET_PEAK, {"of_lease": lease_id, "new_peak": peak_memory_mib})
 
     def requeued_at(self, lease_id: str) -> datetime | None:
+        self.flush()
         at: datetime | None = self._connection.execute(s.REQUEUED_AT, {"lease_id": lease_id}).scalar_one_or_none()
         return at
 
     def audit(self, lease_id: str | None = None) -> list[AuditRow]:
+        self.flush()
         query = s.AUDIT if lease_id is None else s.AUDIT.where(t.audit.c.lease_id == lease_id)
         rows = self._connection.execute(query)
         return [AuditRow(r.lease_id, r.at, r.who, r.before, r.after, r.why) for r in rows]
 
     def _audit(self, lease_id: str, who: str, before: str | None, after: str, why: str) -> None:
-        self.changed = True
-        row = {"lease_id": lease_id, "at": self.now, "who": who, "before": before, "after": after, "why": why}
-        self._connection.execute(s.ADD_AUDIT, row)
+        self.news = True
+        self._counted = None
+        self._wrote("leases", lease_id)
+        self._audits.append(
+            {"lease_id": lease_id, "at": self.now, "who": who, "before": before, "after": after, "why": why}
+        )
+
+    def flush(self) -> None:
+        """Write what was put off, together."""
+        if self._audits:
+            rows, self._audits = self._audits, []
+            self._connection.execute(s.ADD_AUDIT, rows)
 
     # What closed leases have held
 
@@ -218,117 +239,49 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
 
     # What is left of leases
 
-    def remnants(self) -> list[Remnant]:
-        rows = self._connection.execute(s.REMNANTS)
+    def remnants(self, gpu_uuids: Collection[str] | None = None) -> list[Remnant]:
         return [
-            Remnant(r.node, Placement(r.gpu_uuid, r.start, r.size), r.profile_id, r.lease_id, r.generation)
-            for r in rows
+            Remnant(
+                r["node"],
+                Placement(r["gpu_uuid"], r["start"], r["size"]),
+                r["profile_id"],
+                r["lease_id"],
+                r["generation"],
+            )
+            for r in self._those(s.REMNANTS, s.REMNANTS_ON, gpu_uuids)
         ]
 
     def drop_remnant(self, remnant: Remnant) -> None:
         place = remnant.placement
+        self._wrote("remnants", place.gpu_uuid)
         self._connection.execute(s.DROP_REMNANT, {"gpu_uuid": place.gpu_uuid, "first": place.start})
         self._free(place)
-
-    # Nodes
-
-    def nodes(self) -> list[NodeRecord]:
-        rows = self._connection.execute(s.NODES).all()
-        unknown = [row.name for row in rows if not reports.knows(row.name, row.digest)]
-        texts: dict[str, str | None] = {}
-        for some in (unknown[i : i + _AT_ONCE] for i in range(0, len(unknown), _AT_ONCE)):
-            texts |= {row.name: row.report for row in self._connection.execute(s.REPORTS, {"names": some})}
-        return [_node(row, texts.get(row.name)) for row in rows]
-
-    def node(self, name: str) -> NodeRecord | None:
-        row = self._connection.execute(s.NODE, {"name": name}).one_or_none()
-        return None if row is None else _node(row, row.report)
-
-    def usage(self) -> dict[str, tuple[UsageDocument, ...]]:
-        rows = self._connection.execute(s.USAGE)
-        return {r.name: () if r.usage is None else reports.read(reports.usages, r.usage) for r in rows}
-
-    def gpu_owners(self) -> dict[str, str]:
-        return {row.gpu_uuid: row.node for row in self._connection.execute(s.GPUS)}
-
-    def put_report(self, name: str, report: NodeReport) -> None:
-        # Apart from the rest, which changes seldom: a digest tells whether it did.
-        kept, usage = report.model_copy(update={"usage": ()}), reports.usages.dump_json(report.usage).decode()
-        document = kept.model_dump_json()
-        digest = reports.learn(name, document, kept)
-        change = {
-            "of_node": name,
-            "new_report": document,
-            "new_digest": digest,
-            "new_reported_at": self.now,
-            "new_usage": usage,
-        }
-        if self._connection.execute(s.SET_REPORT, change).rowcount == 0:
-            desired = DesiredNode(generation=self.next_generation())
-            self._connection.execute(
-                s.ADD_NODE,
-                {
-                    "name": name,
-                    "report": document,
-                    "usage": usage,
-                    "digest": digest,
-                    "reported_at": self.now,
-                    "desired": desired.model_dump_json(),
-                    "generation": desired.generation,
-                    "cordoned": False,
-                },
-            )
-        self._own(name, [gpu.gpu_uuid for gpu in report.gpus])
-
-    def _own(self, name: str, uuids: Sequence[str]) -> None:
-        owned = set(self._connection.execute(s.GPUS_OF, {"of_node": name}).scalars())
-        for uuid in owned.difference(uuids):
-            self.changed = True
-            self._connection.execute(s.DROP_GPU, {"gpu_uuid": uuid})
-        for uuid in set(uuids) - owned:
-            self.changed = True
-            row = {"gpu_uuid": uuid, "node": name}
-            if self._connection.execute(s.MOVE_GPU, {"of_gpu": uuid, "new_node": name}).rowcount == 0:
-                self._connection.execute(s.ADD_GPU, row)
-
-    def put_desired(self, name: str, desired: DesiredNode) -> None:
-        self.changed = True
-        change = {"of_node": name, "new_desired": desired.model_dump_json(), "new_generation": desired.generation}
-        self._connection.execute(s.SET_DESIRED, change)
-
-    def put_cordoned(self, name: str, cordoned: bool) -> None:
-        self.changed = True
-        self._connection.execute(s.SET_CORDONED, {"of_node": name, "new_cordoned": cordoned})
-
-    def drop_node(self, name: str) -> None:
-        self.changed = True
-        self._connection.execute(s.DROP_GPUS, {"of_node": name})
-        self._connection.execute(s.DROP_NODE, {"of_node": name})
 
     def next_generation(self) -> int:
         return int(self._connection.execute(s.NEXT_GENERATION).scalar_one())
 
     # Pods
 
-    def pods(self) -> list[Pod]:
+    def pods(self, uids: Collection[str] | None = None) -> list[Pod]:
         return [
             Pod(
-                uid=r.uid,
-                lease_id=r.lease_id,
-                namespace=r.namespace,
-                name=r.name,
-                phase=r.phase,
-                device_uuid=r.device_uuid,
-                since=r.since,
-                placement=None if r.gpu_uuid is None else Placement(r.gpu_uuid, r.start, r.size),
-                claim=claim_from_text(r.claim),
-                trouble=r.trouble,
+                uid=r["uid"],
+                lease_id=r["lease_id"],
+                namespace=r["namespace"],
+                name=r["name"],
+                phase=r["phase"],
+                device_uuid=r["device_uuid"],
+                since=r["since"],
+                placement=None if r["gpu_uuid"] is None else Placement(r["gpu_uuid"], r["start"], r["size"]),
+                claim=claim_from_text(r["claim"]),
+                trouble=r["trouble"],
             )
-            for r in self._connection.execute(s.PODS)
+            for r in self._those(s.PODS, s.PODS_OF, uids)
         ]
 
     def put_pod(self, pod: Pod) -> None:
-        self.changed = True
+        self.news = True
+        self._wrote("pods", pod.uid)
         row = {
             "lease_id": pod.lease_id,
             "namespace": pod.namespace,
@@ -342,7 +295,8 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
             self._connection.execute(s.ADD_POD, row | {"uid": pod.uid, "since": pod.since})
 
     def drop_pod(self, uid: str) -> None:
-        self.changed = True
+        self.news = True
+        self._wrote("pods", uid)
         self._connection.execute(s.DROP_POD, {"uid": uid})
 
     def pods_listed_at(self) -> datetime | None:
@@ -382,7 +336,7 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
         return self._connection.execute(statement, parameters)
 
     def _note_change(self) -> None:
-        self.changed = True
+        self.news = True
 
     def _one(self, query: Select[Any], **parameters: object) -> Lease | None:
         row = self._connection.execute(query, parameters).mappings().one_or_none()
@@ -393,20 +347,3 @@ class SQLTransaction(SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLReshapes, Tran
 
     def _queued(self, query: Select[Any], **parameters: object) -> list[Queued]:
         return [lease for lease in self._leases(query, **parameters) if isinstance(lease, Queued)]
-
-
-@lru_cache(maxsize=16_384)
-def _desired(text: str) -> DesiredNode:
-    return DesiredNode.model_validate_json(text)
-
-
-def _node(row: Row[Any], text: str | None) -> NodeRecord:
-    report, gpus = reports.of(row.name, row.digest, text)
-    return NodeRecord(
-        name=row.name,
-        report=report,
-        gpus=gpus,
-        reported_at=row.reported_at,
-        desired=_desired(row.desired),
-        cordoned=row.cordoned,
-    )

@@ -18,6 +18,7 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from mig_spawner.allocator.store.change import Changed, Slot
 from mig_spawner.allocator.store.session import Session
 from mig_spawner.allocator.store.transaction import SQLTransaction
 from mig_spawner.errors import StoreUnavailable
@@ -32,12 +33,16 @@ class Writer:
     """Lets writing transactions in, in the order in which they come.
 
     Args:
-        begin: opens a transaction of the database that is alone.
+        begin: opens a transaction of the database that is alone, with the slot that it has.
         now: the time, asked for each who joins one.
+
+    Attributes:
+        slot: what those who write keep from one to the next.
     """
 
-    def __init__(self, begin: Callable[[], SQLTransaction], now: Callable[[Connection], datetime]) -> None:
+    def __init__(self, begin: Callable[[Slot], SQLTransaction], now: Callable[[Connection], datetime]) -> None:
         self._begin = begin
+        self.slot = Slot()
         self._now = now
         self._line = _Line()
         self._batch: _Batch | None = None
@@ -55,7 +60,8 @@ class Writer:
         batch = self._batch
         try:
             if batch is None:
-                batch = self._batch = _Batch(self._begin(), self._now)
+                self.slot.checked = False
+                batch = self._batch = _Batch(self._begin(self.slot), self._now)
             with batch.member() as transaction:
                 yield transaction
         finally:
@@ -107,7 +113,8 @@ class _Batch:
         self._connection = first.session.connection
         self._begun = time.monotonic()
         self._members = 0
-        self._changed = self._broken = False
+        self._news = self._broken = False
+        self._written = Changed()
         self._error: BaseException | None = None
         self._done = threading.Event()
 
@@ -122,12 +129,16 @@ class _Batch:
         mine = self._first if self._members == 1 else self._first.joined(now=self._now(self._connection))
         try:
             yield mine
+            mine.flush()
             if mine.session.savepoint is not None:
                 mine.session.savepoint.commit()
         except BaseException as error:
             self._undo(mine.session, error)
+            # What it wrote may be in the view as it had it: it is read again.
+            mine.slot.stale.add(mine.written)
             raise
-        self._changed |= mine.changed
+        self._news |= mine.news
+        self._written.add(mine.written)
 
     def _undo(self, session: Session, error: BaseException) -> None:
         """After it the transaction is as it was before this member, or broken for all."""
@@ -145,11 +156,13 @@ class _Batch:
         """Commit for all, or undo for all."""
         try:
             if self._broken:
+                self._first.slot.stale.add(self._written)
                 self._connection.rollback()
             else:
-                self._first.finish(changed=self._changed)
+                self._first.finish(news=self._news, written=self._written)
                 self._connection.commit()
         except BaseException as error:
+            # If it was not done, the mark in the slot is one of a change that is not there: then everything is read anew.
             self._error = error
             with suppress(Exception):
                 self._connection.rollback()

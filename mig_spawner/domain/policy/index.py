@@ -36,10 +36,14 @@ class Index:
     """A fleet under one ranking, brought up to date GPU by GPU. It decides exactly as `choose` does on the same fleet.
 
     The order of the fleet is that in which GPUs were first put. Not for use by several threads at once.
+
+    Attributes:
+        moved: the GPUs that were put, or put again. Whoever lends it for a while clears this, and can put back what was put since.
     """
 
     def __init__(self, fleet: Iterable[GPUState], ranking: Ranking) -> None:
         self._ranking = ranking
+        self.moved: set[str] = set()
         self._position: dict[str, int] = {}
         self._entries: list[_Entry] = []
         self._tables: dict[int, tuple[object, Table]] = {}
@@ -54,6 +58,7 @@ class Index:
 
     def put(self, state: GPUState) -> None:
         """Take in how a GPU is now. One that is new goes to the end of the order."""
+        self.moved.add(state.gpu.gpu_uuid)
         position = self._position.setdefault(state.gpu.gpu_uuid, len(self._entries))
         if position == len(self._entries):
             self._entries.append(_Entry())

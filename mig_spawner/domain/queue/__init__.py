@@ -4,7 +4,7 @@
 `Line` goes along the queue.
 """
 
-from mig_spawner.domain.queue.board import Board, Memory
+from mig_spawner.domain.queue.board import Board, Memory, hidden
 from mig_spawner.domain.queue.guard import Guards
 from mig_spawner.domain.queue.line import Line, Turn
 from mig_spawner.domain.queue.outlook import Outlook, Spot, Start, Stay, could_serve
@@ -24,4 +24,5 @@ __all__ = [
     "could_serve",
     "earmark_for",
     "earmark_heads",
+    "hidden",
 ]

@@ -45,27 +45,35 @@ class Memory:
 class Board:
     """The fleet of one pass. What is granted is put on it at once.
 
+    Args:
+        outlooks: the GPUs; by `gpu_uuid`, they may be looked at when they are asked for.
+        index: the same GPUs under the same ranking, to be used for this pass; made anew if it is not given.
+
     Attributes:
         earmarks: which GPU is kept for which lease, by `gpu_uuid`; nothing is chosen on these.
         apart: the groups that never share a GPU.
+        granted: the GPUs on which something was granted in this pass, as they are since, by `gpu_uuid`.
     """
 
     def __init__(
         self,
-        outlooks: Iterable[Outlook],
+        outlooks: Iterable[Outlook] | Mapping[str, Outlook],
         ranking: Ranking,
         now: datetime,
         *,
         memory: Memory | None = None,
         earmarks: Mapping[str, str] | None = None,
         apart: Rules = (),
+        index: Index | None = None,
     ) -> None:
         self.now = now
         self.earmarks = dict(earmarks or {})
         self.apart = apart
         self._ranking = ranking
-        self._outlooks = {outlook.state.gpu.gpu_uuid: outlook for outlook in outlooks}
-        self._index = Index((outlook.state for outlook in self._outlooks.values()), ranking)
+        known = outlooks if isinstance(outlooks, Mapping) else {o.state.gpu.gpu_uuid: o for o in outlooks}
+        self._outlooks: Mapping[str, Outlook] = known
+        self.granted: dict[str, Outlook] = {}
+        self._index = index or Index((outlook.state for outlook in known.values()), ranking)
         self._memory = memory or Memory()
         self._firsts: dict[Choices, Sequence[tuple[Start, Outlook]]] = {}
         for gpu_uuid in self.earmarks:
@@ -77,10 +85,15 @@ class Board:
         return self._index.has_room
 
     def outlook(self, gpu_uuid: str) -> Outlook | None:
+        """A GPU as it is in this pass."""
+        return self.granted.get(gpu_uuid) or self._outlooks.get(gpu_uuid)
+
+    def before(self, gpu_uuid: str) -> Outlook | None:
+        """A GPU as it was before this pass."""
         return self._outlooks.get(gpu_uuid)
 
     def outlooks(self) -> Iterable[Outlook]:
-        return self._outlooks.values()
+        return (self.granted.get(gpu_uuid, outlook) for gpu_uuid, outlook in self._outlooks.items())
 
     def choose(self, request: Request) -> Decision | None:
         """Where the policy would serve a request now, of the GPUs that are shown."""
@@ -88,33 +101,34 @@ class Board:
 
     def choose_on(self, request: Request, gpu_uuid: str) -> Decision | None:
         """The same on one GPU, shown or not."""
-        outlook = self._outlooks.get(gpu_uuid)
+        outlook = self.outlook(gpu_uuid)
         return None if outlook is None else Index((outlook.state,), self._ranking).choose(request)
 
     def forbidden(self, groups: frozenset[str]) -> list[str]:
         """The GPUs on which somebody is from whom a holder with these groups is kept apart."""
         if not concerned(self.apart, groups):
             return []
-        return [uuid for uuid, outlook in self._outlooks.items() if outlook.apart(self.apart, groups) is not None]
+        shut = (outlook for outlook in self.outlooks() if outlook.apart(self.apart, groups) is not None)
+        return [outlook.state.gpu.gpu_uuid for outlook in shut]
 
     def hide(self, gpu_uuid: str) -> bool:
         """Choose nothing on this GPU until it is shown again. False if there is none."""
-        outlook = self._outlooks.get(gpu_uuid)
+        outlook = self.outlook(gpu_uuid)
         if outlook is None:
             return False
-        self._index.put(_hidden(outlook.state))
+        self._index.put(hidden(outlook.state))
         return True
 
     def show(self, gpu_uuid: str) -> None:
         """Choose on this GPU again, if it is not earmarked."""
-        outlook = self._outlooks.get(gpu_uuid)
+        outlook = self.outlook(gpu_uuid)
         if outlook is not None and gpu_uuid not in self.earmarks:
             self._index.put(outlook.state)
 
     def places(self, decision: Decision) -> Iterator[Decision]:
         """A decision, and the same elsewhere on its GPU in the order of the policy."""
         yield decision
-        outlook = self._outlooks[decision.gpu.gpu_uuid]
+        outlook = self._there(decision.gpu.gpu_uuid)
         profile = decision.profile
         if profile is None:
             return
@@ -135,11 +149,14 @@ class Board:
     def grant(self, decision: Decision, until: datetime | None, groups: frozenset[str] = frozenset()) -> None:
         """Put a grant to somebody with these groups on its GPU."""
         gpu_uuid = decision.gpu.gpu_uuid
-        self._outlooks[gpu_uuid] = outlook = self._outlooks[gpu_uuid].granting(decision, until, groups)
+        self.granted[gpu_uuid] = outlook = self._there(gpu_uuid).granting(decision, until, groups)
         self._firsts.clear()
         # Whoever had it earmarked has been served: it is everybody's again.
         self.earmarks.pop(gpu_uuid, None)
         self._index.put(outlook.state)
+
+    def _there(self, gpu_uuid: str) -> Outlook:
+        return self.granted.get(gpu_uuid) or self._outlooks[gpu_uuid]
 
     def first(self, choices: Choices) -> Sequence[tuple[Start, Outlook]]:
         """The GPUs on which one of these is expected to begin first if nothing were kept for anybody, soonest first. Looked for once
@@ -161,11 +178,12 @@ class Board:
 
     def _starts(self, choices: Choices, gpus: Iterable[str]) -> Iterator[tuple[Start, int, Outlook]]:
         for number, gpu_uuid in enumerate(gpus):
-            outlook = self._outlooks.get(gpu_uuid)
+            outlook = self.outlook(gpu_uuid)
             found = None if outlook is None else outlook.earliest(choices)
             if outlook is not None and found is not None:
                 yield found[0], number, outlook
 
 
-def _hidden(state: GPUState) -> GPUState:
+def hidden(state: GPUState) -> GPUState:
+    """The same GPU, were nothing to be granted on it."""
     return GPUState(state.node, state.gpu, state.layout, (), state.dynamic, state.mig_enabled, "hidden", state.busy)

@@ -144,6 +144,16 @@ class Guards:
             for lease in self._far.values()
         )
 
+    @property
+    def places(self) -> set[str]:
+        """The GPUs on which something is kept."""
+        return {guard.gpu_uuid for guard in self._near if guard.gpu_uuid is not None}
+
+    @property
+    def avoided(self) -> set[str]:
+        """The GPUs that somebody avoids of whom `keeps_all` speaks: there it may be otherwise than on others of their kind."""
+        return {gpu_uuid for lease in self._far.values() for gpu_uuid in lease.avoid}
+
     def _seek(self, guard: Guard) -> None:
         """Keep the place where it is expected to begin first, those ahead of it being kept theirs."""
         lease = guard.lease

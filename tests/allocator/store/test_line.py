@@ -47,12 +47,12 @@ def commits(store: SQLStore) -> list[int]:
 def test_who_stands_in_line_shares_a_commit(store: SQLStore, commits: list[int]) -> None:
     revision = store.revision()
     commits.clear()
-    done = in_line(store, *(lambda number=number: add(store, f"l{number}") for number in range(MANY)))
+    done = in_line(store, *(lambda number=number: add(store, f"l{number:02}") for number in range(MANY)))
     assert [future.exception() for future in done] == [None] * MANY
     assert len(commits) < MANY / 2
     assert store.revision() < revision + MANY / 2
     with store.reading() as tx:
-        assert [lease.lease_id for lease in tx.open_leases()] == [f"l{number}" for number in range(MANY)]
+        assert [lease.lease_id for lease in tx.open_leases()] == [f"l{number:02}" for number in range(MANY)]
 
 
 def test_one_that_fails_takes_nobody_along(store: SQLStore) -> None:

@@ -54,7 +54,7 @@ def test_what_a_newer_version_wrote_into_a_report_is_passed_over(lasting: Place)
     with lasting.store().writing() as tx:
         (seen,) = tx.nodes()
         assert seen.report == report.model_copy(update={"usage": ()})
-        assert tx.usage()["n1"] == report.usage
+        assert tx.usage("n1") == report.usage
         tx.put_report("n1", report)
     with lasting.store().reading() as tx:
         assert tx.nodes()[0].report == seen.report
