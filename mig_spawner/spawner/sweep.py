@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -42,8 +42,20 @@ class Place:
     component: str
 
 
-_begun: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Place]] = WeakKeyDictionary()
-_keepers: WeakSet[LeaseKeeper] = WeakSet()
+@dataclass(frozen=True)
+class _Hub:
+    """What the servers of one hub, which is one event loop, have together.
+
+    Attributes:
+        begun: places that are seen to.
+        keepers: of all servers, each with the lease that it has.
+    """
+
+    begun: set[Place] = field(default_factory=set)
+    keepers: WeakSet[LeaseKeeper] = field(default_factory=WeakSet)
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, _Hub] = WeakKeyDictionary()
 
 
 def begin_sweep(
@@ -55,13 +67,13 @@ def begin_sweep(
         api: the CoreV1Api.
         timeout_s: for one request to Kubernetes.
     """
-    _keepers.add(keeper)
     try:
-        begun = _begun.setdefault(asyncio.get_running_loop(), set())
+        hub = _hubs.setdefault(asyncio.get_running_loop(), _Hub())
     except RuntimeError:
         return  # no hub runs: somebody looks at the class
-    if place not in begun:
-        begun.add(place)
+    hub.keepers.add(keeper)
+    if place not in hub.begun:
+        hub.begun.add(place)
         _ = in_background(Sweep(place, client, api, timeout_s, log).run(), f"mig-sweep-{place.namespace or 'all'}")
 
 
@@ -116,7 +128,8 @@ class Sweep:
         return pods
 
     def _without_server(self, pods: list[V1Pod]) -> Iterator[tuple[V1Pod, str]]:
-        used = {keeper.lease_id for keeper in _keepers}
+        hub = _hubs.get(asyncio.get_running_loop(), _Hub())
+        used = {keeper.lease_id for keeper in hub.keepers}
         for pod in pods:
             lease_id = lease_of(pod.metadata.labels)
             if lease_id is not None and lease_id not in used and _stays(pod):

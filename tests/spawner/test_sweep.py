@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import pytest
 from kubernetes_asyncio import client, config
@@ -54,12 +53,7 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(
-    tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Scene]:
-    monkeypatch.setattr(
-        sweep_module, "_keepers", WeakSet()
-    )  # without the servers of other tests, which Python may keep for a while
+async def scene(tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None) -> AsyncIterator[Scene]:
     audit_log = tmp_path / "kubernetes-audit.log"
     async with EmbeddedKube(audit_log=audit_log) as kube:
         configuration = client.Configuration()
