@@ -419,7 +419,7 @@ class Ledgers(RuleBasedStateMachine):
     [("sqlite", 1), pytest.param("postgres", 2, marks=pytest.mark.postgres)],
     ids=["sqlite", "postgres"],
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_whatever_happens(
     kind: str, replicas: int, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
