@@ -43,9 +43,7 @@ async def test_no_more_may_wait_than_the_limit(
 ) -> None:
     allocator.answers = [lease("queued", position=1, queue_length=9)]
     first = await waiting(make_spawner(waiting_limit=1))
-    bob = {"user_id": "8", "server_name": "", "user_name": "bob"}
-    allocator.answers = [lease("queued", position=2, queue_length=9, holder=bob)]
-    late = make_spawner(waiting_limit=1, user_name="bob")
+    late = make_spawner(waiting_limit=1)
     with pytest.raises(SpawnRefused, match="mig-capacity") as refused:
         await (await waiting(late))
     assert refused.value.status_code == 429
