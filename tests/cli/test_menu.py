@@ -68,7 +68,7 @@ def test_what_can_be_had_but_not_as_meant_is_a_warning() -> None:
     )
     assert [severity for severity, *_ in found] == [Severity.WARNING] * 3
     said = " / ".join(text for _, text, _ in found)
-    assert "40 memory_gb, more than the quota 20 memory_gb per person" in said
+    assert "40 memory gb, more than the quota 20 memory gb per person" in said
     assert "could be had until 2026-02-01" in said
     assert "taken when nobody chose" in said
 

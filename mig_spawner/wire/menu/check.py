@@ -143,5 +143,5 @@ def _over_quota(menu: Menu, entry: MenuEntry, sizes: Sequence[Size]) -> Iterator
             continue
         least = min(size.in_unit(rule.unit) for size in sizes)
         if least > rule.limit:
-            text = f"it is {least:g} {rule.unit}, more than the quota {rule} lets anybody have"
+            text = f"it is {least:g} {rule.unit.replace('_', ' ')}, more than the quota {rule} lets anybody have"
             yield Finding(Severity.WARNING, entry.id, text)
