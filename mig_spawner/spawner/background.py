@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from mig_spawner.wire.client import ONCE, AllocatorClient
 
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str, float], AllocatorClient]] = (
-    WeakKeyDictionary()
-)
+T = TypeVar("T")
+
+
+class PerHub(Generic[T]):
+    """Something that all servers of one hub, which is one event loop, have together.
+
+    Args:
+        make: makes it, for a hub that has none yet.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._of: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def here(self) -> T:
+        """That of the hub in whose event loop this is called.
+
+        Raises:
+            RuntimeError: no event loop runs.
+        """
+        loop = asyncio.get_running_loop()
+        if loop not in self._of:
+            self._of[loop] = self._make()
+        return self._of[loop]
+
+
+_clients: PerHub[dict[tuple[str, str, float], AllocatorClient]] = PerHub(dict)
 _tasks: set[asyncio.Task[Any]] = set()
 
 
 def shared_client(url: str, token: str, timeout_s: float) -> AllocatorClient:
     """The one client of this hub process for an allocator: all spawners share its connections."""
-    clients = _clients.setdefault(asyncio.get_running_loop(), {})
+    clients = _clients.here()
     key = (url, token, timeout_s)
     if key not in clients:
         # A start of a server has its own rule for asking again, and a form would rather be shown without counts than late.
@@ -31,8 +55,9 @@ async def close_clients() -> None:
     for task in [t for t in _tasks if t.get_loop() is loop]:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    for client in _clients.pop(loop, {}).values():
-        await client.aclose()
+    clients = _clients.here()
+    while clients:
+        await clients.popitem()[1].aclose()
 
 
 def in_background(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

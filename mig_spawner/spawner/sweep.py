@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from kubernetes_asyncio.client import V1Pod
 
 from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
-from mig_spawner.spawner.background import in_background
+from mig_spawner.spawner.background import PerHub, in_background
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
 from mig_spawner.spawner.lease import LeaseKeeper, Log
 from mig_spawner.spawner.pod import lease_of
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Hub:
-    """What the servers of one hub, which is one event loop, have together.
+    """What the servers of one hub have together.
 
     Attributes:
         begun: places that are seen to.
@@ -55,7 +55,7 @@ class _Hub:
     keepers: WeakSet[LeaseKeeper] = field(default_factory=WeakSet)
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, _Hub] = WeakKeyDictionary()
+_hub = PerHub(_Hub)
 
 
 def begin_sweep(
@@ -68,7 +68,7 @@ def begin_sweep(
         timeout_s: for one request to Kubernetes.
     """
     try:
-        hub = _hubs.setdefault(asyncio.get_running_loop(), _Hub())
+        hub = _hub.here()
     except RuntimeError:
         return  # no hub runs: somebody looks at the class
     hub.keepers.add(keeper)
@@ -128,8 +128,7 @@ class Sweep:
         return pods
 
     def _without_server(self, pods: list[V1Pod]) -> Iterator[tuple[V1Pod, str]]:
-        hub = _hubs.get(asyncio.get_running_loop(), _Hub())
-        used = {keeper.lease_id for keeper in hub.keepers}
+        used = {keeper.lease_id for keeper in _hub.here().keepers}
         for pod in pods:
             lease_id = lease_of(pod.metadata.labels)
             if lease_id is not None and lease_id not in used and _stays(pod):

@@ -11,6 +11,7 @@ from weakref import WeakSet
 from jupyterhub.app import JupyterHub
 from jupyterhub.utils import url_escape_path, url_path_join
 
+from mig_spawner.spawner.background import PerHub
 from mig_spawner.spawner.check.outside import fault_of
 from mig_spawner.spawner.error import Reason, SpawnRefused, invalid, node_refusal
 from mig_spawner.spawner.lease import LeaseKeeper
@@ -26,7 +27,7 @@ from mig_spawner.wire.menu import MenuEntry
 _LOOK_S: Final = 10.0
 """How old the counts of the room may be."""
 _KNOCK_S: Final = 0.5
-_in_line: WeakSet[LeaseKeeper] = WeakSet()
+_in_line: PerHub[WeakSet[LeaseKeeper]] = PerHub(WeakSet)
 """Everybody who stands in line in this hub."""
 
 
@@ -91,7 +92,10 @@ class Guest:
         Raises:
             SpawnRefused: too many wait.
         """
-        limit, waiting = self._waiting_limit(), sum(keeper.waits for keeper in _in_line if keeper is not self._keeper)
+        limit, waiting = (
+            self._waiting_limit(),
+            sum(keeper.waits for keeper in _in_line.here() if keeper is not self._keeper),
+        )
         if limit and waiting >= limit:
             raise SpawnRefused(
                 f"{waiting} servers of this hub wait for a GPU already, which is as many as may. Try again later, choose another size, "
@@ -99,7 +103,7 @@ class Guest:
                 reason=Reason.CAPACITY,
                 status_code=429,
             )
-        _in_line.add(self._keeper)
+        _in_line.here().add(self._keeper)
 
     def _waiting_limit(self) -> int:
         if self.waiting_limit >= 0:
