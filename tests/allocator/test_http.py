@@ -27,17 +27,17 @@ async def test_health_needs_no_token(rig: Rig, page: str, place: str) -> None:
 
 
 async def test_without_its_database_it_is_not_ready(rig: Rig) -> None:
-    rig.app.desk.store.close()
     rig.database.rename(rig.database.with_name("elsewhere"))
     rig.database.mkdir()
+    rig.app.desk.store.close()  # now, so that no timer has a connection from before
     async with rig.http() as http:
         assert (await http.get("/healthz")).status_code == 200
         answer = await http.get("/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, ProblemCode.NOT_READY)
         assert (await http.get("/api/v1/leases")).status_code == 503
-    rig.app.desk.store.close()
     rig.database.rmdir()
     rig.database.with_name("elsewhere").rename(rig.database)
+    rig.app.desk.store.close()
 
 
 async def test_metrics_say_what_happens(rig: Rig) -> None:
