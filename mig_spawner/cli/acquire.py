@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mig_spawner.cli.holder import DEFAULT_SERVER, Wanted, holder_of, request_of, with_holder, with_request
+from mig_spawner.cli.interrupt import ends_at_once
 from mig_spawner.cli.option import Access, with_access, with_json
 from mig_spawner.cli.outcome import Verb
 from mig_spawner.cli.show import lease_lines, print_json, progress
@@ -33,7 +34,7 @@ def acquire(
     with access.client() as client:
         lease = client.acquire(request)
         if wait:
-            with progress() as tell:
+            with ends_at_once(), progress() as tell:
                 lease = wait_ready(client, lease, tell)
     if as_json:
         print_json(lease)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mig_spawner.cli.interrupt import ends_at_once
 from mig_spawner.cli.option import SPAN, Access, with_access, with_json
 from mig_spawner.cli.outcome import Verb
 from mig_spawner.cli.show import lease_lines, print_json, progress
@@ -17,7 +18,7 @@ from mig_spawner.cli.waiting import wait_ready
 @with_json
 def wait(access: Access, lease_id: str, for_s: float | None, *, as_json: bool) -> None:
     """Wait until a lease is ready."""
-    with access.client() as client, progress() as tell:
+    with ends_at_once(), access.client() as client, progress() as tell:
         lease = wait_ready(client, client.lease(lease_id), tell, timeout_s=for_s)
     if as_json:
         print_json(lease)

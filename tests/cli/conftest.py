@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -79,15 +77,6 @@ class Program:
         out, err = await asyncio.wait_for(self.process.communicate(), 60)
         assert self.process.returncode is not None
         return Typed(self.process.returncode, out.decode(), err.decode())
-
-    async def interrupted(self) -> Typed:
-        """Ctrl-C, as often as it takes: Python loses one that comes while it tidies up."""
-        ending = asyncio.ensure_future(self.end())
-        while not ending.done():
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGINT)
-            await asyncio.wait([ending], timeout=3)
-        return await ending
 
 
 Start = Callable[..., Awaitable[Program]]
