@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mig_spawner.agent.driver.base import Event, Recovery, Vitals
+from mig_spawner.domain.sentence import counted
 from mig_spawner.wire.node import Health
 
 QUIET_S: Final = 600.0
@@ -89,19 +90,19 @@ class Record:
 
     def judge(self, gpu_uuid: str, vitals: Vitals, now: float) -> Verdict:
         """How a GPU is that answers."""
-        verdict = counted(vitals).or_worse(self._lasting.get(gpu_uuid, WELL)).or_worse(asked(vitals))
+        verdict = by_counters(vitals).or_worse(self._lasting.get(gpu_uuid, WELL)).or_worse(asked(vitals))
         suspect, since = self._suspect.get(gpu_uuid, (WELL, now))
         return verdict.or_worse(suspect) if now - since < QUIET_S else verdict
 
 
-def counted(vitals: Vitals) -> Verdict:
+def by_counters(vitals: Vitals) -> Verdict:
     """How a GPU is by its own counters. What it does not count speaks neither for nor against it."""
     verdict = WELL
     if vitals.mode_pending is not None:
         mode = "on" if vitals.mode_pending else "off"
         verdict = Verdict(Health.DRAINING, f"Its MIG mode goes {mode} with its next reset. Reset it, or boot the node.")
     if vitals.memory_errors:
-        what = f"{vitals.memory_errors} memory error(s) could not be corrected"
+        what = f"{counted(vitals.memory_errors, 'memory error')} could not be corrected"
         verdict = verdict.or_worse(Verdict(Health.DRAINING, _sentence(what)))
     if vitals.remap_pending:
         what = "a faulty row of its memory waits to be replaced"

@@ -29,6 +29,7 @@ from mig_spawner.domain.lease import (
 from mig_spawner.domain.policy import Demand, stranded
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import MIB_PER_GIB
+from mig_spawner.domain.sentence import counted
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.base import Answer, profile_text
 from mig_spawner.wire.lease import HolderDocument, LeaseDocument, LeaseState, PlacementDocument, ended_text
@@ -110,7 +111,7 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
                 return line
             after = ledger.setting.retry_after.total_seconds()
             return (
-                f"{line} It could not be made on {failed} GPU(s), or not used there, so others are tried first; "
+                f"{line} It could not be made on {counted(failed, 'GPU')}, or not used there, so others are tried first; "
                 f"if none can serve it, the same ones again after {after:.0f} s."
             )
         case Granted(grant=grant):

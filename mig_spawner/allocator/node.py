@@ -16,6 +16,7 @@ from mig_spawner.allocator.service import Desk, settle
 from mig_spawner.allocator.store.base import NodeRecord
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.lease import EndReason, PodFate, Releasing
+from mig_spawner.domain.sentence import counted
 from mig_spawner.wire.node import DesiredNode, Health, NodeReport
 from mig_spawner.wire.problem import ProblemCode
 
@@ -161,13 +162,13 @@ def _refuse_to_forget(ledger: Ledger, node: NodeRecord) -> None:
     if held:
         raise refusal(
             ProblemCode.CONFLICT,
-            f"Node {node.name} still has {len(held)} lease(s), {held[0]} for one. Release them by force, if their pods are gone.",
+            f"Node {node.name} still has {counted(len(held), 'lease')}, {held[0]} for one. Release them by force, if their pods are gone.",
         )
     left = len(ledger.facts.remnants_of(node.name))
     if left:
         raise refusal(
             ProblemCode.CONFLICT,
-            f"Node {node.name} has still to destroy {left} instance(s) of ended leases. Let its agent run until that is done.",
+            f"Node {node.name} has still to destroy {counted(left, 'instance')} of ended leases. Let its agent run until that is done.",
         )
 
 

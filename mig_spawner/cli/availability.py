@@ -7,6 +7,7 @@ import click
 from mig_spawner.cli.option import Access, with_access, with_json
 from mig_spawner.cli.outcome import Verb
 from mig_spawner.cli.show import print_json, say, table
+from mig_spawner.domain.sentence import counted
 
 
 @click.command(cls=Verb)
@@ -36,6 +37,6 @@ def availability(access: Access, *, as_json: bool) -> None:
         right=("FREE", "OF", "GB", "SHARE"),
     )
     silent = f", {found.nodes_silent} of them silent" if found.nodes_silent else ""
-    say(f"{found.nodes} node(s){silent}; {found.queue_length} waiting.")
+    say(f"{counted(found.nodes, 'node')}{silent}; {found.queue_length} waiting.")
     if found.simulated:
         say("Some of these GPUs are simulated.")

@@ -28,6 +28,7 @@ from mig_spawner.domain.layout import (
     to_mig_parted,
     to_ours,
 )
+from mig_spawner.domain.sentence import counted
 from mig_spawner.errors import DriverError, InvalidRequest
 from mig_spawner.testing.gpu import SimulatedNode, find_model, list_models
 from mig_spawner.wire.node import GPUDocument
@@ -124,7 +125,9 @@ def check(
             click.echo(printable(f"{file}: {'' if finding.fatal else 'warning: '}{finding}"))
         faulty = {f.where.partition(", part")[0] for f in findings if f.fatal}
         good = [name for name in parsed.declaration.layouts if name not in faulty]
-        click.echo(printable(f"{file}: {len(good)} layout(s) can be had{': ' if good else ''}{', '.join(good)}"))
+        click.echo(
+            printable(f"{file}: {counted(len(good), 'layout')} can be had{': ' if good else ''}{', '.join(good)}")
+        )
     ctx.exit(FAULTY if bad else 0)
 
 
@@ -207,7 +210,7 @@ def apply_(
 
         outcome = apply(opened, observer, found, confirm=confirm)
     if not outcome.failure:
-        click.echo(f"Layout {wanted.name} is in force: {len(outcome.done)} step(s).")
+        click.echo(f"Layout {wanted.name} is in force: {counted(len(outcome.done), 'step')}.")
         return
     click.echo(printable(f"It failed: {outcome.failure}"), err=True)
     for sentence in outcome.left:

@@ -24,6 +24,7 @@ from mig_spawner.demo.option import KubeKind, Options
 from mig_spawner.demo.report import Report
 from mig_spawner.demo.wiring import SERVICE, Wiring
 from mig_spawner.demo.workspace import Ports, Secrets, Workspace
+from mig_spawner.domain.sentence import counted
 from mig_spawner.errors import AllocatorError
 from mig_spawner.testing.controlplane import find_programs
 from mig_spawner.testing.process import Part, cancelled
@@ -148,7 +149,7 @@ class Stack:
             await self.allocator.start()
             await self.hub.start()  # it takes a while as well, and needs nobody yet
             await self._allocator_serves()
-        with self._report.step(f"The agents of {len(self.agents)} node(s), with simulated GPUs"):
+        with self._report.step(f"The agents of {counted(len(self.agents), 'node')}, with simulated GPUs"):
             for agent in self.agents:
                 await agent.start()
             await self._agents_report()

@@ -6,7 +6,7 @@ import pytest
 
 from mig_spawner.agent.driver.base import Event, Recovery, Vitals
 from mig_spawner.agent.driver.fake import FakeDriver
-from mig_spawner.agent.health import QUIET_S, Record, counted
+from mig_spawner.agent.health import QUIET_S, Record, by_counters
 from mig_spawner.agent.inventory import Observer
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.testing.gpu import SimulatedNode
@@ -49,7 +49,7 @@ def test_what_is_announced(xids: list[int], health: Health) -> None:
     [
         pytest.param(Vitals(), Health.OK, "", id="nothing is counted"),
         pytest.param(Vitals(0, False, False, None), Health.OK, "", id="all well"),
-        pytest.param(Vitals(memory_errors=2), Health.DRAINING, "2 memory error(s) could not be corrected", id="errors"),
+        pytest.param(Vitals(memory_errors=2), Health.DRAINING, "2 memory errors could not be corrected", id="errors"),
         pytest.param(Vitals(remap_pending=True), Health.DRAINING, "waits to be replaced. Reset it", id="row waits"),
         pytest.param(
             Vitals(1, True, True),
@@ -62,7 +62,7 @@ def test_what_is_announced(xids: list[int], health: Health) -> None:
     ],
 )
 def test_what_is_counted(vitals: Vitals, health: Health, words: str) -> None:
-    verdict = counted(vitals)
+    verdict = by_counters(vitals)
     assert verdict.health is health
     assert words in verdict.reason
 

@@ -109,7 +109,7 @@ def test_a_busy_uncut_gpu_and_one_without_mig_are_refused() -> None:
         "A process runs on it, or that cannot be known, so its MIG mode cannot change."
     ]
     bench.node.wear(bench.gpu, memory_errors=1)
-    assert bench.steps(layout(TEACHING))[0].startswith("It is draining: 1 memory error(s)")
+    assert bench.steps(layout(TEACHING))[0].startswith("It is draining: 1 memory error")
 
 
 @pytest.mark.parametrize("verb", [Verb.CREATE_GPU_INSTANCE, Verb.CREATE_COMPUTE_INSTANCE], ids=str)
@@ -222,7 +222,7 @@ def ours(tmp_path: Path) -> Path:
 def test_check_says_of_each_layout_whether_it_can_be_had() -> None:
     good = run("check", DATA / "default.yaml")
     assert good.exit_code == 0
-    assert "5 layout(s) can be had" in good.output
+    assert "5 layouts can be had" in good.output
     bad = run("check", DATA / "fragment.yaml", DATA / "scalar-devices.yaml")
     assert bad.exit_code == 3
     assert "put 'version: v1' and 'mig-configs:' before it" in bad.output
@@ -259,7 +259,7 @@ def test_apply_shows_first_then_does_and_export_tells_what_is_there(ours: Path, 
     assert dry.exit_code == 0
     assert dry.output.count("create profile") == 2
     assert "uncut" in run("show", *here).output
-    assert "in force: 3 step(s)" in run("apply", ours, "--layout=mine", *here).output
+    assert "in force: 3 steps" in run("apply", ours, "--layout=mine", *here).output
     assert "There is nothing to do." in run("apply", ours, "--layout=mine", *here).output
     shown = run("show", ours, "--node=node-a", *here).output
     assert shown.count("1g.10gb@0 3g.40gb@4") == 2

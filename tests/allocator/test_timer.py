@@ -130,7 +130,7 @@ async def test_gpus_that_failed_are_tried_again_after_a_while(rig: Rig) -> None:
     await node.turn()
     waiting = await rig.state(lease)
     assert (waiting.state, waiting.position) == (LeaseState.QUEUED, 1)
-    assert "could not be made on 1 GPU(s)" in waiting.detail
+    assert "could not be made on 1 GPU" in waiting.detail
     assert rig.audit(lease)[-1].why == "create failed: driver says no"
     node.board.fails = ""
     await node.turn(2)

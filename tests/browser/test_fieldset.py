@@ -71,7 +71,7 @@ def _offer(profile: str | None, free: int, total: int, gb: int, share: float, wa
         waiting=waiting,
         first_end=None if free else datetime.now(UTC) + timedelta(hours=1),
         starts_between=None if free or profile is None else _in_hours(1, 2),
-        cannot_tell="1 lease(s) have to end." if not free and profile is None else None,
+        cannot_tell="It has to wait for 1 lease." if not free and profile is None else None,
     )
 
 

@@ -210,9 +210,9 @@ def test_what_is_full_says_how_many_are_ahead_until_when_and_what_is_free_instea
 def test_how_long_one_waits_may_not_be_known(
     show: Callable[..., Form], availability: MakeAvailability, offer: MakeOffer
 ) -> None:
-    about = {"waiting": 1, "cannot_tell": "2 lease(s) have no agreed end."}
+    about = {"waiting": 1, "cannot_tell": "It has to wait for 2 leases."}
     form = show(availability(offer("1g.10gb", 0, 7).model_copy(update=about)))
-    assert "When it would start cannot be told: 2 lease(s) have no agreed end." in form.about("small")
+    assert "When it would start cannot be told: It has to wait for 2 leases." in form.about("small")
 
 
 def test_what_is_left_and_what_was_used_is_said_of_each_choice(

@@ -14,6 +14,7 @@ from mig_spawner.domain.gpu import Layout
 from mig_spawner.domain.lease import Closed, Lease, Queued
 from mig_spawner.domain.policy import stranded
 from mig_spawner.domain.queue import Board, Outlook, Spot, Start, could_serve
+from mig_spawner.domain.sentence import counted
 from mig_spawner.wire.lease import LeaseDocument
 from mig_spawner.wire.pool import PoolDocument
 from mig_spawner.wire.queue import CandidateDocument, ExplainDocument, QueueEntry, StepDocument
@@ -147,7 +148,7 @@ def _verdict(queue: Queue, lease: Lease, gpu_uuid: str, start: Start, *, chosen:
         return "It is avoided: an earlier grant there could not be made, or used."
     if not free:
         if start.unknown:
-            return f"{start.unknown} lease(s) without an agreed end are in the way."
+            return f"In the way: {counted(start.unknown, 'lease')} without an agreed end."
         return f"What is in the way is expected to be gone at {start.at:%H:%M} UTC."
     if queue.line.guards.kept_on(gpu_uuid):
         return "Free, and kept for somebody ahead."

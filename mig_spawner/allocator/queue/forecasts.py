@@ -22,6 +22,7 @@ from mig_spawner.domain.lease import Holder, Queued
 from mig_spawner.domain.queue import Board, Memory
 from mig_spawner.domain.queue.forecast import FORESEEN, Forecast, History, Range, foresee
 from mig_spawner.domain.request import Request, SliceRequest, WholeRequest
+from mig_spawner.domain.sentence import counted
 from mig_spawner.wire.lease import RangeDocument
 
 PAUSE: Final = 4
@@ -89,7 +90,8 @@ class Forecasts:
 
 def _unknown(forecast: Forecast) -> str:
     return (
-        f"{forecast.unknown} lease(s) have to end before that have no agreed end, and too few have ended here to go by."
+        f"It has to wait for {counted(forecast.unknown, 'lease')} without an agreed end, "
+        "and too few have ended here to estimate how long that takes."
     )
 
 

@@ -10,6 +10,7 @@ from mig_spawner.domain.gpu import Layout, Profile
 from mig_spawner.domain.policy.demand import PARTS, UNKNOWN, Demand
 from mig_spawner.domain.policy.fragmentation import useless
 from mig_spawner.domain.profile import ProfileName
+from mig_spawner.domain.sentence import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def stranded_together(states: Iterable[GPUState], demand: Demand = UNKNOWN) -> S
         return Stranded(parts / gpus, "")
     name = min(lost)[1]
     of = totals[name]
-    where = "1 GPU" if of.gpus == 1 else f"{of.gpus} GPUs"
+    where = counted(of.gpus, "GPU")
     return Stranded(
         parts / gpus, f"{of.free} of {of.slices} memory slices of {where} are free, yet no {name} fits on any."
     )

@@ -85,7 +85,7 @@ async def test_who_waits_is_told_when_each_place_would_be_free_and_who_is_ahead(
     assert soon.starts is not None
     assert timedelta(0) < soon.starts - rig.clock.now <= timedelta(seconds=600 + 40)
     assert "expected to be gone" in soon.verdict
-    assert unknown.verdict == "1 lease(s) without an agreed end are in the way."
+    assert unknown.verdict == "In the way: 1 lease without an agreed end."
 
 
 async def _start(rig: Rig, lease: LeaseDocument) -> LeaseDocument:
@@ -119,7 +119,7 @@ async def test_where_nobody_can_tell_that_is_said(rig: Rig) -> None:
     lease = await _start(rig, await rig.acquire("1", "7g.80gb"))
     assert lease.starts_between is None
     assert lease.cannot_tell is not None
-    assert "1 lease(s) have to end before that have no agreed end" in lease.cannot_tell
+    assert "It has to wait for 1 lease without an agreed end" in lease.cannot_tell
 
 
 async def test_a_start_is_told_from_what_has_ended_here(rig: Rig) -> None:

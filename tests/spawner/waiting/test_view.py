@@ -113,10 +113,10 @@ def test_what_cannot_be_told_and_what_else_would_do_is_said(lease: MakeLease) ->
         position=1,
         alternatives=("2g.20gb",),
         cannot_tell="Nobody has to leave.",
-        detail="Waits for it: number 1 of 1 in the queue. It could not be made on 1 GPU(s).",
+        detail="Waits for it: number 1 of 1 in the queue. It could not be made on 1 GPU.",
     )
     assert place(queued, NOW) == (
-        "Waiting for 1g.10gb, or else 2g.20gb: position 1. Nobody has to leave. It could not be made on 1 GPU(s)."
+        "Waiting for 1g.10gb, or else 2g.20gb: position 1. Nobody has to leave. It could not be made on 1 GPU."
     )
 
 
