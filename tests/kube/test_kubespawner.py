@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MIG = "nvidia.com/mig-1g.10gb"
 SLEEP = "import time; time.sleep(600)"
+UNTIL_TOLD = "import pathlib, time\nwhile not pathlib.Path({!r}).exists(): time.sleep(0.02)\nraise SystemExit({})"
+"""A server that runs until a file is there, and then ends with a code."""
 
 MakeSpawner = Callable[..., KubeSpawner]
 
@@ -77,19 +80,21 @@ async def test_a_server_starts_runs_and_stops(cluster: Cluster, kubelet: Kubelet
 
 
 @pytest.mark.parametrize("code", [0, 9])
-async def test_the_exit_code_is_told(cluster: Cluster, make_spawner: MakeSpawner, code: int) -> None:
-    spawner = make_spawner(
-        f"import time; time.sleep(0.5); raise SystemExit({code})", extra_pod_config={"restartPolicy": "Never"}
-    )
+async def test_the_exit_code_is_told(cluster: Cluster, make_spawner: MakeSpawner, tmp_path: Path, code: int) -> None:
+    end = tmp_path / "end"
+    spawner = make_spawner(UNTIL_TOLD.format(str(end), code), extra_pod_config={"restartPolicy": "Never"})
     await spawner.start()
+    end.touch()
     assert await exit_code(cluster, spawner) == code
 
 
 async def test_a_clean_exit_ends_the_server_though_failures_restart_it(
-    cluster: Cluster, make_spawner: MakeSpawner
+    cluster: Cluster, make_spawner: MakeSpawner, tmp_path: Path
 ) -> None:
-    spawner = make_spawner("import time; time.sleep(0.5)")
+    end = tmp_path / "end"
+    spawner = make_spawner(UNTIL_TOLD.format(str(end), 0))
     await spawner.start()
+    end.touch()
     assert await exit_code(cluster, spawner) == 0
 
 
@@ -117,7 +122,7 @@ async def test_a_failed_server_is_restarted_and_still_counts_as_running(
     await spawner.stop()
 
 
-async def test_the_home_outlives_the_server(cluster: Cluster, make_spawner: MakeSpawner) -> None:
+async def test_the_home_outlives_the_server(cluster: Cluster, make_spawner: MakeSpawner, tmp_path: Path) -> None:
     traits = {
         "storage_pvc_ensure": True,
         "storage_capacity": "1Gi",
@@ -126,13 +131,12 @@ async def test_the_home_outlives_the_server(cluster: Cluster, make_spawner: Make
         "volume_mounts": [{"name": "home", "mountPath": "/home/jovyan"}],
         "extra_pod_config": {"restartPolicy": "Never"},
     }
-    code = (
-        "import pathlib, time; note = pathlib.Path.home() / 'note'; seen = note.exists(); note.touch();"
-        " time.sleep(0.5); raise SystemExit(7 if seen else 3)"
-    )
+    code = "import pathlib; note = pathlib.Path.home() / 'note'; seen = note.exists(); note.touch()\n" + UNTIL_TOLD
     for expected in (3, 7):
-        spawner = make_spawner(code, **traits)
+        end = tmp_path / f"end-{expected}"
+        spawner = make_spawner(code.format(str(end), "7 if seen else 3"), **traits)
         await spawner.start()
+        end.touch()
         assert await exit_code(cluster, spawner) == expected
 
 

@@ -23,6 +23,7 @@ Where = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
 
 _drivers: list[Driver] = []
 _held: list[Any] = []
+_clock = SimpleNamespace(now=0.0)
 
 
 class Code(Exception):
@@ -39,7 +40,7 @@ class Code(Exception):
 def use(state: str, boot_file: str) -> None:
     """Begin with these GPUs. The library looks for them when a session begins."""
     os.environ["NVML_IMITATION_STATE"] = state
-    _drivers[:] = [NVMLDriver(boot_id=Path(boot_file))]
+    _drivers[:] = [NVMLDriver(boot_id=Path(boot_file), clock=lambda: float(_clock.now))]
     _held.clear()
 
 
@@ -54,6 +55,11 @@ def finish() -> None:
 def drive(verb: str, *args: object) -> Any:
     """Call the driver."""
     return getattr(_drivers[0], verb)(*args)
+
+
+def let_pass(seconds: float) -> None:
+    """Move the clock of the driver, which stands still otherwise."""
+    _clock.now += seconds
 
 
 def observe() -> Any:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mig_spawner.agent.driver.base import GPUInfo, Vitals
+from mig_spawner.agent.driver.base import Activity, GPUInfo, Vitals
 from mig_spawner.errors import DeviceLost, DeviceNotFound, DriverError, NotSupported
 from mig_spawner.testing.gpu import Verb, find_model
 from tests.nvml import probe
@@ -196,6 +196,22 @@ def test_what_is_slow_or_misleads_is_never_asked(bench: Bench) -> None:
     misleading = {"nvmlDeviceGetHandleByUUID", "nvmlDeviceIsMigDeviceHandle", "nvmlDeviceGetUtilizationRates"}
     assert len(set(calls)) > 20
     assert not misleading & set(calls)
+
+
+def test_no_window_is_shorter_than_nvidia_asks_for(make_bench: MakeBench) -> None:
+    """Who looks sooner sees what the last whole window showed."""
+    bench = make_bench("h100-80gb")
+    gpu = bench.ready()
+    made = bench.driver.create(gpu, ONE, 0, 1)
+    number, device = made.gpu_instance_id, str(made.mig_uuid)
+    assert bench.driver.activity(gpu) == {}
+    bench.node.set_usage(device, sm=0.5, tensor=0, dram=0)
+    seen = []
+    for seconds in (0.06, 0.06, 0.09, 0.02):
+        bench.run(probe.let_pass, seconds)
+        seen.append(bench.driver.activity(gpu).get(number))
+        bench.node.set_usage(device, sm=0.25, tensor=0, dram=0)
+    assert seen == [None, Activity(0.25, 0, 0), Activity(0.25, 0, 0), Activity(0.25, 0, 0)]
 
 
 def test_a_gpu_that_was_lost_before_the_agent_came_spoils_no_other(make_bench: MakeBench) -> None:

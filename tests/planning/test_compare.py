@@ -118,7 +118,6 @@ def test_a_setup_that_is_none_is_refused(field: str) -> None:
 
 @pytest.mark.parametrize("name", ["p.png", "p.svg"])
 def test_a_picture_is_the_same_bytes_again(small: Comparison, tmp_path: Path, name: str) -> None:
-    pytest.importorskip("matplotlib")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         save_plot(small, tmp_path / folder / name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,8 @@ from mig_spawner.errors import DeviceLost, DeviceNotFound
 MakeRig = Callable[..., Any]
 
 ONE, THREE = 19, 9
+A_TENTH_S = 0.101
+"""What NVIDIA asks for between two samples, and a bit."""
 
 
 def test_a_gpu_that_is_well_counts_nothing(make_rig: MakeRig) -> None:
@@ -98,7 +99,7 @@ def test_activity_is_of_the_time_between_two_looks(make_rig: MakeRig) -> None:
     busy, idle = rig.driver.create(gpu, ONE, 0, 1), rig.driver.create(gpu, ONE, 1, 1)
     assert rig.driver.activity(gpu) == {}, "there was no last time"
     rig.node.set_usage(str(busy.mig_uuid), sm=0.75, tensor=0.5, dram=0.25)
-    time.sleep(0.11)  # what NVIDIA asks for between two samples
+    rig.let_pass(A_TENTH_S)
     seen = rig.driver.activity(gpu)
     assert seen == {busy.gpu_instance_id: Activity(0.75, 0.5, 0.25), idle.gpu_instance_id: Activity(0, 0, 0)}
     # The same id, and even the same device, after destroy and create: what was measured before is not its own.
@@ -167,5 +168,5 @@ def test_a_device_that_was_made_anew_between_two_looks_has_no_past(make_rig: Mak
     assert rig.driver.activity(gpu) == {}
     rig.driver.destroy(made)
     assert rig.driver.create(gpu, ONE, 0, 1) == made
-    time.sleep(0.11)  # what NVIDIA asks for between two samples
+    rig.let_pass(A_TENTH_S)
     assert rig.driver.activity(gpu) == {}

@@ -25,6 +25,7 @@ import jupyterhub
 import pytest
 from bs4 import BeautifulSoup
 
+from mig_spawner.domain.lease import EndReason
 from mig_spawner.testing.kube import EmbeddedKube, KubeKnobs, Kubelet, NodeSpec
 from mig_spawner.wire.client import AllocatorClient
 from tests.kube.referee import Referee
@@ -377,6 +378,14 @@ class Desk:
     async def held(self) -> bool:
         """Somebody has a lease."""
         return bool((await self.allocator.leases()).leases)
+
+    async def was_stopped(self, lease_id: str) -> bool:
+        """A lease ended because its server was stopped.
+
+        Hub and pod watch both see the pod go. Where the watch is first the hub's word still corrects the reason, but not after the
+        next report of the node has closed the lease, and of these two either may be first.
+        """
+        return (await self.allocator.lease(lease_id)).reason in {EndReason.STOPPED, EndReason.POD_GONE}
 
     async def clean(self, person: Person) -> None:
         """Nothing of somebody's server is left: no lease, no pod, a form without a word about it, and the next start works."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ class _Window:
 class Windows:
     """A window per GPU instance, from look to look. An id is given again to another instance, so each knows its device."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._windows: dict[tuple[str, int], _Window] = {}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ctypes import byref
 from dataclasses import replace
@@ -31,16 +32,19 @@ class NVMLDriver(Driver):
 
     Creating and destroying needs root, or read access to the capability node `mig/config`; MIG mode needs root with
     CAP_SYS_ADMIN. Processes of other containers are seen only from the host's PID namespace.
+
+    Args:
+        clock: tells how long a measurement has lasted, in seconds.
     """
 
-    def __init__(self, *, boot_id: Path = _BOOT_ID) -> None:
+    def __init__(self, *, boot_id: Path = _BOOT_ID, clock: Callable[[], float] = time.monotonic) -> None:
         self._boot_id = boot_id
         self._handles: dict[str, Handle] = {}
         self._known: dict[str, GPUInfo] = {}
         self._silent: list[str] = []
         self._devices: dict[str, Handle] = {}
         self._events = EventSet()
-        self._windows = Windows()
+        self._windows = Windows(clock)
         self._wanted = self._open = False
 
     def open(self) -> None:
