@@ -41,13 +41,19 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--menu", type=_PATH, help="A menu whose quotas hold for the people and groups of a trace.")
 @click.option("--keep-apart", multiple=True, metavar="GROUP,GROUP", help="Groups that never share a GPU; repeatable.")
-@click.option("--online", is_flag=True, help="Policies estimate the demand from what arrives, as the allocator does.")
+@click.option(
+    "--knows",
+    multiple=True,
+    type=click.Choice(["demand", "estimate", "nothing"]),
+    help="What policies know of the demand: all, what has arrived so far, or nothing; repeatable. [default: demand]",
+)
 @click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, help="Runs of each.")
 @click.option(
     "--span", type=click.FloatRange(1, 10_000), default=100, show_default=True, help="Hours of a steady scenario."
 )
 @click.option("--rehearsed", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True,
               help="Arrivals in the rehearsals of auto.")  # fmt: skip
+@click.option("--keep", type=_PATH, help="Keep each run in this file, and go on from those it holds.")
 @click.option("--no-bound", is_flag=True, help="Leave out what would be if all could be moved.")
 @with_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
@@ -75,15 +81,15 @@ def simulate(
     What would be accepted, who would wait, what would be wasted? The rules are the allocator's own code. The same seeds give the
     same bytes.
     """
-    from mig_spawner.planning.compare import Effort
+    from mig_spawner.planning.bench import Effort
     from mig_spawner.planning.plot import save_plot
-    from mig_spawner.planning.scenario import list_scenarios
+    from mig_spawner.planning.scenario import STUDIES, list_scenarios
     from mig_spawner.planning.work import WRITERS, Options, Work
 
     if as_json and as_csv:
         raise click.UsageError("--json or --csv, not both.")
     if list_:
-        click.echo("\n".join(list_scenarios()))
+        click.echo("\n".join([*STUDIES, *list_scenarios()]))
         return
     effort = Effort(seeds=seeds, rehearsed=rehearsed, bound=not no_bound)
     work = Work(Options(**options, effort=effort), None if ledger is None else _history(ledger))

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Final
 
-from mig_spawner.domain.fleet import GPUState
-from mig_spawner.domain.policy import UNKNOWN, Rules
-from mig_spawner.domain.policy.priced.rehearsal import Traffic
-from mig_spawner.domain.quota import QuotaRule
-from mig_spawner.errors import InvalidRequest
-from mig_spawner.planning.bound import Repack
-from mig_spawner.planning.fleet import fleet_of
-from mig_spawner.planning.measure import Figure, figure, quantile
-from mig_spawner.planning.rule import RULES
-from mig_spawner.planning.scenario import Scenario, demand_of
-from mig_spawner.planning.setup import REPLAN, Setup, ranking_for, replanner
-from mig_spawner.planning.simulation import Course, Outcome, run
-from mig_spawner.planning.trace import Trace
-
-BATCHES: Final = 10
-
-MEASURES: Final[Mapping[str, str]] = {
-    "accepted_slices": "accepted part of the slice-time that was asked for",
-    "accepted_requests": "accepted part of the requests",
-    "wait_p50_s": "half of those who were served waited no longer, seconds",
-    "wait_p90_s": "nine of ten who were served waited no longer, seconds",
-    "wait_longest_s": "the longest wait, of those who were not served as well, seconds",
-    "starved_requests": "part of the requests that waited longer than half an hour, after which a GPU may be earmarked",
-    "active_gpus": "GPUs in use, on average over time",
-    "stranded_gpus": "GPUs' worth of free memory slices of no use for the next request, on average over time",
-    "wasted_gpu_hours": "GPU-hours of free memory slices on GPUs in use",
-}
-"""What is measured, and what it says."""
+from mig_spawner.planning.bench import Bench, Effort, House, best_possible
+from mig_spawner.planning.kept import Kept
+from mig_spawner.planning.measure import Figure, figure
+from mig_spawner.planning.part import MEASURES, OF_TIME, Part, total
+from mig_spawner.planning.scenario import Scenario
+from mig_spawner.planning.setup import Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,158 +33,120 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """What one setup gained over several scenarios.
+
+    Attributes:
+        gain: on average, with the interval of the scenarios.
+        worst, least: where it gained least, and how much.
+        worse: the scenarios in which it lost more than its interval.
+    """
+
+    setup: Setup
+    gain: Figure
+    worst: str
+    least: Figure
+    worse: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """All that was run.
 
     Attributes:
         bounds: by scenario the accepted slices if everything could be moved, where that can be said.
+        optima: by scenario the most that anybody could do in the long run, where that can be worked out.
         seeds: how many runs each figure is of; 1 for traces, whose intervals are those of parts of the time.
     """
 
     rows: tuple[Row, ...]
     bounds: Mapping[str, Figure]
+    optima: Mapping[str, float]
     seeds: int
 
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long it may take.
-
-    Attributes:
-        seeds: runs of each setup on each scenario.
-        rehearsed: arrivals in the rehearsals of `auto`.
-        replan: arrivals between two plans of setups that estimate the demand.
-        bound: whether to work out the bound.
-    """
-
-    seeds: int = 10
-    rehearsed: int = Traffic(1).arrivals
-    replan: int = REPLAN
-    bound: bool = True
+    def totals(self) -> list[Total]:
+        """How each setup but the first did over all scenarios."""
+        _, *others = dict.fromkeys(row.setup for row in self.rows)
+        found = []
+        for setup in others:
+            gains = {row.scenario: row.gain for row in self.rows if row.setup == setup and row.gain is not None}
+            worst = min(gains, key=lambda name: gains[name].mean)
+            worse = [name for name, gain in gains.items() if gain.mean + (gain.plus_minus or 0.0) < 0]
+            found.append(
+                Total(setup, figure([gain.mean for gain in gains.values()]), worst, gains[worst], tuple(worse))
+            )
+        return found
 
 
 def compare(
     scenarios: Sequence[Scenario],
     setups: Sequence[Setup],
-    effort: Effort = Effort(),
+    effort: Effort | None = None,
     *,
-    quotas: tuple[QuotaRule, ...] = (),
-    apart: Rules = (),
-    fleets: Mapping[str, Sequence[GPUState]] | None = None,
+    house: House | None = None,
+    kept: Kept | None = None,
     step: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Run every setup on every scenario.
 
     Args:
-        quotas: how much somebody may have.
-        apart: the groups that never share a GPU.
-        fleets: GPUs under layouts that have no name of ours, by the name that setups call them.
-        step: told after each run what comes next.
+        house: the rules that hold for all of them.
+        kept: runs that were done before and need not be done again; those that are done are added.
+        step: told before each run what comes next.
     """
+    effort, house, kept = effort or Effort(), house or House(), kept or Kept()
     rows: list[Row] = []
     bounds: dict[str, Figure] = {}
+    optima: dict[str, float] = {}
     for scenario in scenarios:
-        seeds = range(1, effort.seeds + 1) if scenario.seeded else range(1, 2)
-        traces = [scenario.arrivals(seed) for seed in seeds]
-        first: list[float] | None = None
+        parts: dict[Setup, list[Part]] = {setup: [] for setup in setups}
+        most: list[float] = []
+        # One seed after the other, so that of a comparison that is broken off the first seeds are whole.
+        for seed in range(1, effort.seeds + 1) if scenario.seeded else (1,):
+            bench = Bench(scenario, seed, effort, house, kept)
+            for setup in parts:
+                step(f"{bench.name}: {setup}")
+                parts[setup] += bench.run(setup)
+            if effort.bound and scenario.seeded:
+                step(f"{bench.name}: the bound")
+                most += bench.bound()
+        first: Sequence[Part] | None = None
         for setup in setups:
-            step(f"{scenario.name}: {setup}")
-            parts = [
-                part for trace in traces for part in _run(scenario, setup, trace, effort, quotas, apart, fleets or {})
-            ]
-            slices = [_slices(part) for part in parts]
-            rows.append(_row(scenario.name, setup, parts, first))
-            first = first or slices
-        if effort.bound and scenario.seeded:
-            step(f"{scenario.name}: the bound")
-            bound = _bound(scenario, traces)
-            if bound is not None:
-                bounds[scenario.name] = bound
-    return Comparison(tuple(rows), bounds, effort.seeds)
+            rows.append(_row(scenario.name, setup, parts[setup], first))
+            first = first or parts[setup]
+        if most:
+            bounds[scenario.name] = figure(most)
+        if effort.bound and scenario.forgetful is not None:
+            step(f"{scenario.name}: the best possible")
+            best = best_possible(scenario, kept)
+            if best is not None:
+                optima[scenario.name] = best
+    return Comparison(tuple(rows), bounds, optima, effort.seeds)
 
 
 def steps(scenarios: Sequence[Scenario], setups: Sequence[Setup], effort: Effort) -> int:
     """How often `compare` will call its `step`."""
-    return sum(len(setups) + (effort.bound and scenario.seeded) for scenario in scenarios)
+    count = 0
+    for scenario in scenarios:
+        seeds = effort.seeds if scenario.seeded else 1
+        count += seeds * (len(set(setups)) + (effort.bound and scenario.seeded))
+        count += effort.bound and scenario.forgetful is not None
+    return count
 
 
-def _run(
-    scenario: Scenario,
-    setup: Setup,
-    trace: Trace,
-    effort: Effort,
-    quotas: tuple[QuotaRule, ...],
-    apart: Rules,
-    fleets: Mapping[str, Sequence[GPUState]],
-) -> list[Outcome]:
-    demand = scenario.told or demand_of(trace, scenario.gpus)
-    fleet = fleets.get(setup.layout) or fleet_of(scenario.gpus, setup.layout)
-    replan = None
-    if setup.online:
-        replan = replanner(setup.policy, scenario.gpus, trace, every=effort.replan, rehearsed=effort.rehearsed)
-        ranking = ranking_for(setup.policy, scenario.gpus, UNKNOWN, rehearsed=effort.rehearsed)
-    else:
-        ranking = ranking_for(setup.policy, scenario.gpus, demand, rehearsed=effort.rehearsed)
-    course = Course(
-        ranking=ranking,
-        demand=demand,
-        rule=RULES[setup.rule],
-        quotas=quotas,
-        apart=apart,
-        warm_up=scenario.warm_up,
-        end=inf if scenario.end is None else scenario.end,
-        parts=1 if scenario.seeded else BATCHES,
-        replan=replan,
-    )
-    return run(trace, fleet, course)
-
-
-def _slices(outcome: Outcome) -> float:
-    return outcome.accepted_time / outcome.asked_time if outcome.asked_time else 1.0
-
-
-def _row(scenario: str, setup: Setup, parts: Sequence[Outcome], first: Sequence[float] | None) -> Row:
+def _row(scenario: str, setup: Setup, parts: Sequence[Part], first: Sequence[Part] | None) -> Row:
     # A quiet part of a trace says nothing of waits and acceptance.
     busy = [part for part in parts if part.asked] or parts[:1]
-    figures = {
-        "accepted_slices": figure([_slices(part) for part in busy]),
-        "accepted_requests": figure([part.accepted / part.asked if part.asked else 1.0 for part in busy]),
-        "wait_p50_s": figure([quantile(part.waits, 0.5) for part in busy]),
-        "wait_p90_s": figure([quantile(part.waits, 0.9) for part in busy]),
-        "wait_longest_s": figure([part.longest for part in busy]),
-        "starved_requests": figure([part.starved / part.asked if part.asked else 0.0 for part in busy]),
-        "active_gpus": figure([_mean(part.active_time, part.span) for part in parts]),
-        "stranded_gpus": figure([_mean(part.stranded_time, part.span) for part in parts]),
-        "wasted_gpu_hours": figure([part.wasted_gpu_hours for part in parts]),
-    }
+    figures = {name: figure([part.figures[name] for part in (parts if name in OF_TIME else busy)]) for name in MEASURES}
     gain = None
     if first is not None:
-        gain = figure([_slices(part) - other for part, other in zip(parts, first, strict=True)])
+        gain = figure([a.accepted_slices - b.accepted_slices for a, b in zip(parts, first, strict=True)])
     return Row(
         scenario,
         setup,
         figures,
         gain,
-        dict(sorted(_total(part.refused_why for part in parts).items())),
-        dict(sorted(_total(part.refused_by_profile for part in parts).items())),
-        dict(sorted(_total(part.refused_by_group for part in parts).items())),
+        total(part.refused_why for part in parts),
+        total(part.refused_by_profile for part in parts),
+        total(part.refused_by_group for part in parts),
     )
-
-
-def _mean(total: float, span: float) -> float:
-    return total / span if span else 0.0
-
-
-def _total(counters: Iterable[Counter[str]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for counter in counters:
-        total += counter
-    return total
-
-
-def _bound(scenario: Scenario, traces: Sequence[Trace]) -> Figure | None:
-    try:
-        repack = [Repack(scenario.gpus).accepted(trace, warm_up=scenario.warm_up) for trace in traces]
-    except InvalidRequest:
-        return None
-    return figure([accepted / asked if asked else 1.0 for asked, accepted in repack])

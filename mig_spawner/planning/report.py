@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mig_spawner.planning.compare import MEASURES, Comparison, Row
+from mig_spawner.planning.compare import Comparison, Row, Total
 from mig_spawner.planning.measure import Figure
+from mig_spawner.planning.part import MEASURES
 
 DIGITS: Final = 6
 
@@ -36,7 +37,12 @@ def as_table(comparison: Comparison) -> str:
         bound = comparison.bounds.get(name)
         if bound is not None:
             lines.append(["all could be moved", bound.text(100, 2), *[""] * (len(_COLUMNS) + 1)])
+        if name in comparison.optima:
+            best = f"{comparison.optima[name] * 100:.2f}"
+            lines.append(["the best possible", best, *[""] * (len(_COLUMNS) + 1)])
         blocks.append(f"{name}\n{columns(lines)}")
+    if len(blocks) > 1:
+        blocks.append(f"over all {len(blocks)}\n{columns(_totals(comparison))}")
     runs = f"means of {comparison.seeds} runs ± 95 %" if comparison.seeds > 1 else "one run"
     return "\n\n".join(blocks) + f"\n\n{runs}; gain: accepted slices less those of the first line, in points\n"
 
@@ -46,6 +52,14 @@ def _line(row: Row) -> list[str]:
     gain = "" if row.gain is None else _signed(row.gain)
     most = sorted(row.refused_by_profile.items(), key=lambda item: (-item[1], item[0]))[:3]
     return [str(row.setup), *cells, gain, ", ".join(f"{name} {count}" for name, count in most)]
+
+
+def _totals(comparison: Comparison) -> list[list[str]]:
+    lines = [["", "gain", "least", "where", "loses more than its interval in"]]
+    for total in comparison.totals():
+        worse = ", ".join(total.worse) or "none"
+        lines.append([str(total.setup), _signed(total.gain), _signed(total.least), total.worst, worse])
+    return lines
 
 
 def _signed(figure: Figure) -> str:
@@ -71,6 +85,8 @@ def as_json(comparison: Comparison) -> str:
         "seeds": comparison.seeds,
         "rows": [_document(row) for row in comparison.rows],
         "bounds": {name: _figure(bound) for name, bound in comparison.bounds.items()},
+        "optima": {name: round(best, DIGITS) for name, best in comparison.optima.items()},
+        "totals": [_total(total) for total in comparison.totals()],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -82,12 +98,26 @@ def _document(row: Row) -> dict[str, Any]:
         "policy": setup.policy,
         "layout": setup.layout,
         "rule": setup.rule,
-        "online": setup.online,
+        "knows": str(setup.knows),
         **{name: _figure(figure) for name, figure in row.figures.items()},
         "gain": None if row.gain is None else _figure(row.gain),
         "refused_why": dict(row.refused_why),
         "refused_by_profile": dict(row.refused_by_profile),
         "refused_by_group": dict(row.refused_by_group),
+    }
+
+
+def _total(total: Total) -> dict[str, Any]:
+    setup = total.setup
+    return {
+        "policy": setup.policy,
+        "layout": setup.layout,
+        "rule": setup.rule,
+        "knows": str(setup.knows),
+        "gain": _figure(total.gain),
+        "worst": total.worst,
+        "least_gain": _figure(total.least),
+        "worse": list(total.worse),
     }
 
 
@@ -103,7 +133,7 @@ def as_csv(comparison: Comparison) -> str:
     names = [*MEASURES, "gain"]
     refusals = ("refused_why", "refused_by_profile", "refused_by_group")
     figures = [column for name in names for column in (name, f"{name}_plus_minus")]
-    writer.writerow(["scenario", "policy", "layout", "rule", "online", *figures, *refusals])
+    writer.writerow(["scenario", "policy", "layout", "rule", "knows", *figures, *refusals])
     for row in comparison.rows:
         cells: list[object] = []
         for name in names:
@@ -111,7 +141,7 @@ def as_csv(comparison: Comparison) -> str:
             cells += ["", ""] if figure is None else _cells(figure)
         setup = row.setup
         counts = [_counts(row.refused_why), _counts(row.refused_by_profile), _counts(row.refused_by_group)]
-        writer.writerow([row.scenario, setup.policy, setup.layout, setup.rule, setup.online, *cells, *counts])
+        writer.writerow([row.scenario, setup.policy, setup.layout, setup.rule, setup.knows, *cells, *counts])
     return text.getvalue()
 
 

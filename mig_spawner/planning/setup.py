@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from mig_spawner.domain.gpu import GPU
@@ -21,6 +23,17 @@ REPLAN: Final = 1000
 """Arrivals between two plans where the demand is estimated along the way."""
 
 
+class Knows(StrEnum):
+    """What a policy knows of the demand."""
+
+    DEMAND = "demand"
+    """All: the mix of the moment where a scenario has one, else what the arrivals ask for."""
+    ESTIMATE = "estimate"
+    """What has been asked for so far, as the allocator does."""
+    NOTHING = "nothing"
+    """Nothing, from beginning to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """One of those that are compared.
@@ -28,13 +41,12 @@ class Setup:
     Attributes:
         layout: `dynamic`, or a layout by name.
         rule: for who waits, by a name of `RULES`.
-        online: the policy is told nothing and estimates the demand from what has arrived.
     """
 
     policy: str = AUTO
     layout: str = DYNAMIC
     rule: str = REFUSE
-    online: bool = False
+    knows: Knows = Knows.DEMAND
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -44,9 +56,12 @@ class Setup:
 
     def __str__(self) -> str:
         parts = [self.policy if self.layout == DYNAMIC else self.layout]
-        parts += ["online"] if self.online else []
+        parts += [_KNOWING[self.knows]] if self.knows in _KNOWING else []
         parts += [self.rule] if self.rule != REFUSE else []
         return ", ".join(parts)
+
+
+_KNOWING: Final = {Knows.ESTIMATE: "by estimate", Knows.NOTHING: "told nothing"}
 
 
 def ranking_for(policy: str, gpus: Sequence[GPU], demand: Demand, *, rehearsed: int = Traffic(1).arrivals) -> Ranking:
@@ -71,3 +86,16 @@ def replanner(
         return ranking_for(policy, gpus, Demand.estimate(seen, offered), rehearsed=rehearsed)
 
     return replan
+
+
+def follower(
+    policy: str, gpus: Sequence[GPU], trace: Trace, moves: Sequence[tuple[float, Demand]], *, rehearsed: int
+) -> Callable[[int], Ranking | None]:
+    """Who is told at once when the mix changes: from each of these seconds on it is another."""
+    numbers = {bisect_left(trace, at, key=lambda arrival: arrival.at): demand for at, demand in moves}
+
+    def follow(number: int) -> Ranking | None:
+        demand = numbers.get(number)
+        return None if demand is None else ranking_for(policy, gpus, demand, rehearsed=rehearsed)
+
+    return follow

@@ -86,12 +86,14 @@ class Steady:
         span: how long, in mean durations.
         mean: the mean duration in seconds.
         mixes: what is asked for; with several the mix changes, each in turn for an equal part of the span.
+        forgetful: durations are exponential: how long somebody has been there says nothing of how long he will stay.
     """
 
     rate: float
     span: float
     mixes: Sequence[Mix]
     mean: float = HOUR
+    forgetful: bool = False
 
     def arrivals(self, seed: int) -> Iterator[Arrival]:
         """In order of time; the same for the same seed."""
@@ -101,7 +103,7 @@ class Steady:
         now = 0.0
         while (now := now + dice.expovariate(self.rate)) < self.span:
             draw = draws[min(int(now / self.span * len(draws)), len(draws) - 1)]
-            duration = dice.lognormvariate(middle, SIGMA)
+            duration = dice.expovariate(1.0) if self.forgetful else dice.lognormvariate(middle, SIGMA)
             yield Arrival(now * self.mean, duration * self.mean, SliceRequest(draw(dice)))
 
 

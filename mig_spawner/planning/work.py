@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from mig_spawner.domain.policy import POLICIES
 from mig_spawner.errors import InvalidRequest
-from mig_spawner.planning.compare import Comparison, Effort, compare, steps
+from mig_spawner.planning.bench import Effort, House
+from mig_spawner.planning.compare import Comparison, compare, steps
 from mig_spawner.planning.fleet import DYNAMIC, Group, gpus_of
+from mig_spawner.planning.kept import Kept
 from mig_spawner.planning.report import as_csv, as_json, as_table
 from mig_spawner.planning.rule import REFUSE, parse_apart, parse_quotas
-from mig_spawner.planning.scenario import GPUS, SPAN, STUDY, Scenario, of_trace, scenario
-from mig_spawner.planning.setup import Setup
+from mig_spawner.planning.scenario import GPUS, SPAN, STUDIES, Scenario, of_trace, scenario
+from mig_spawner.planning.setup import Knows, Setup
 from mig_spawner.planning.trace import Trace, read_trace, write_trace
 from mig_spawner.wire.menu.file import read_menu
 
-POLICIES: Final = ("first-fit", "best-fit", "min-fragmentation", "auto")
+COMPARED: Final = ("first-fit", "best-fit", "min-fragmentation", "auto")
 """Compared when nobody says which."""
 
 WRITERS: Final = {"table": as_table, "json": as_json, "csv": as_csv}
@@ -36,8 +39,9 @@ class Options:
     quotas: Sequence[str] = ()
     menu: Path | None = None
     keep_apart: Sequence[str] = ()
-    online: bool = False
+    knows: Sequence[str] = ()
     span: float = SPAN
+    keep: Path | None = None
     effort: Effort = field(default_factory=Effort)
 
 
@@ -51,7 +55,7 @@ class Work:
     def __init__(self, options: Options, history: Trace | None = None) -> None:
         """`history` is what the ledger remembers, if that is to be played."""
         gpus = gpus_of([Group.parse(text) for text in options.gpus] or GPUS)
-        names = [name for given in options.scenarios for name in (STUDY if given == "study" else (given,))]
+        names = [name for given in options.scenarios for name in STUDIES.get(given, (given,))]
         self._scenarios: list[Scenario] = [scenario(name, gpus, span=options.span) for name in names]
         if options.trace is not None:
             self._scenarios.append(of_trace(options.trace.name, gpus, read_trace(options.trace)))
@@ -61,8 +65,8 @@ class Work:
             raise InvalidRequest("Name a --scenario (--list shows all), a --trace or a ledger.")
         self._setups = list(_setups(options))
         menu = () if options.menu is None else read_menu(str(options.menu)).quotas
-        self._quotas = (*menu, *parse_quotas(options.quotas))
-        self._apart = parse_apart(options.keep_apart)
+        self._house = House((*menu, *parse_quotas(options.quotas)), parse_apart(options.keep_apart))
+        self._kept = Kept(options.keep)
         self._effort = options.effort
 
     @property
@@ -72,7 +76,7 @@ class Work:
 
     def run(self, step: Callable[[str], None]) -> Comparison:
         """Do it; `step` is told each time what comes next."""
-        return compare(self._scenarios, self._setups, self._effort, quotas=self._quotas, apart=self._apart, step=step)
+        return compare(self._scenarios, self._setups, self._effort, house=self._house, kept=self._kept, step=step)
 
     def save_trace(self, path: Path) -> None:
         """Write the arrivals of the first scenario, seed 1."""
@@ -84,11 +88,17 @@ class Work:
 
 
 def _setups(options: Options) -> Sequence[Setup]:
-    policies = options.policies or POLICIES
+    policies = options.policies or COMPARED
     return [
-        Setup(policy, layout, rule, options.online)
+        Setup(policy, layout, rule, knows)
         for layout in options.layouts or (DYNAMIC,)
         for rule in options.rules or (REFUSE,)
         # Where nothing is cut, no policy has anything to say.
         for policy in (policies if layout == DYNAMIC else policies[:1])
+        # Nor is there anything to know for who does not look at demand.
+        for knows in (_knowing(options) if policy not in POLICIES or POLICIES[policy].heeds_demand else (Knows.DEMAND,))
     ]
+
+
+def _knowing(options: Options) -> Sequence[Knows]:
+    return tuple(map(Knows, options.knows)) or (Knows.DEMAND,)

@@ -46,7 +46,7 @@ def test_a_trace_that_was_saved_can_be_played(tmp_path: Path) -> None:
     assert saved.exit_code == 0, saved.output
     played = simulate("--trace", str(path), "--policy", "best-fit", "--gpu", "a100-80gb:2", "--csv")
     assert played.exit_code == 0, played.output
-    assert played.stdout.splitlines()[1].startswith("t.csv,best-fit,dynamic,refuse,False,")
+    assert played.stdout.splitlines()[1].startswith("t.csv,best-fit,dynamic,refuse,demand,")
 
 
 def test_the_list_of_scenarios() -> None:

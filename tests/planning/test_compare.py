@@ -13,19 +13,20 @@ import pytest
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import SliceRequest, WholeRequest
 from mig_spawner.errors import InvalidRequest
-from mig_spawner.planning.compare import Comparison, Effort, compare, steps
+from mig_spawner.planning.bench import Effort, House
+from mig_spawner.planning.compare import Comparison, compare, steps
 from mig_spawner.planning.fleet import Group, gpus_of
 from mig_spawner.planning.measure import Figure, figure, quantile
 from mig_spawner.planning.plot import save_plot
 from mig_spawner.planning.report import as_csv, as_json, as_table
 from mig_spawner.planning.rule import parse_quotas
 from mig_spawner.planning.scenario import of_trace, scenario
-from mig_spawner.planning.setup import Setup
+from mig_spawner.planning.setup import Knows, Setup
 from mig_spawner.planning.trace import Arrival
 
 QUICK = Effort(seeds=2, rehearsed=200, replan=100_000)
 GPUS = gpus_of([Group("a100-80gb", 3)])
-SETUPS = [Setup("first-fit"), Setup("auto"), Setup("auto", online=True), Setup("first-fit", "all-balanced")]
+SETUPS = [Setup("first-fit"), Setup("auto"), Setup("auto", knows=Knows.ESTIMATE), Setup("first-fit", "all-balanced")]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def small() -> Comparison:
 
 
 def test_every_setup_meets_the_same_arrivals(small: Comparison) -> None:
-    assert [str(row.setup) for row in small.rows] == ["first-fit", "auto", "auto, online", "all-balanced"]
+    assert [str(row.setup) for row in small.rows] == ["first-fit", "auto", "auto, by estimate", "all-balanced"]
     first, *others = small.rows
     assert first.gain is None
     for row in others:
@@ -73,7 +74,10 @@ def test_json_csv_and_table_say_the_same(small: Comparison) -> None:
 def test_a_trace_has_intervals_from_the_parts_of_its_time() -> None:
     trace = [Arrival(60.0 * n, 900.0, SliceRequest(ProfileName(3, 40)), group="abc"[n % 3]) for n in range(100)]
     told = compare(
-        [of_trace("mine", GPUS, trace)], [Setup("best-fit"), Setup("best-fit")], QUICK, quotas=parse_quotas(["a=0.9"])
+        [of_trace("mine", GPUS, trace)],
+        [Setup("best-fit"), Setup("best-fit")],
+        QUICK,
+        house=House(parse_quotas(["a=0.9"])),
     )
     row, again = told.rows
     figure = row.figures["accepted_requests"]
@@ -83,12 +87,12 @@ def test_a_trace_has_intervals_from_the_parts_of_its_time() -> None:
     assert row.refused_by_group["a"] == row.refused_why["quota"]
 
 
-def test_an_online_policy_follows_what_arrives() -> None:
+def test_a_policy_that_estimates_follows_what_arrives() -> None:
     """First small ones only, then large ones only: told nothing, it plans anew every ten arrivals."""
     gpus = gpus_of([Group("a30-24gb", 3)])
     names = [ProfileName(1, 6)] * 60 + [ProfileName(2, 12)] * 60
     trace = [Arrival(60.0 * n, 500.0, SliceRequest(name)) for n, name in enumerate(names)]
-    setups = [Setup("share-weighted", online=True), Setup("auto", online=True)]
+    setups = [Setup("share-weighted", knows=Knows.ESTIMATE), Setup("auto", knows=Knows.ESTIMATE)]
     told = compare([of_trace("t", gpus, trace)], setups, Effort(rehearsed=100, replan=10))
     assert all(row.figures["accepted_requests"].mean > 0.5 for row in told.rows)
 
@@ -102,11 +106,41 @@ def test_a_quiet_trace_and_one_without_a_bound_are_told_too() -> None:
     assert "one run" in as_table(told)
 
 
+def test_what_was_gained_over_all_scenarios() -> None:
+    scenarios = [scenario(f"steady-uniform-{load}", GPUS, span=10) for load in ("0.7", "1.0", "1.3")]
+    told = compare(scenarios, [Setup("worst-fit"), Setup("best-fit"), Setup("worst-fit", rule="in-order")], QUICK)
+    best, _ = told.totals()
+    gains = {row.scenario: row.gain for row in told.rows if row.setup == best.setup and row.gain is not None}
+    assert best.gain == figure([gain.mean for gain in gains.values()])
+    assert best.least == gains[best.worst] == min(gains.values(), key=lambda gain: gain.mean)
+    assert "over all 3" in as_table(told)
+    assert [total["policy"] for total in json.loads(as_json(told))["totals"]] == ["best-fit", "worst-fit"]
+
+
+def test_who_loses_more_than_chance_is_named() -> None:
+    """Big ones come to GPUs on which small ones stay for ever: spread over all, they leave no room."""
+    stay = [Arrival(0.0, 1e9, SliceRequest(ProfileName(1, 10)))] * 3
+    trace = [*stay, *(Arrival(60.0 * n, 30.0, SliceRequest(ProfileName(7, 80))) for n in range(1, 100))]
+    setups = [Setup("best-fit"), Setup("worst-fit"), Setup("first-fit")]
+    worst, first = compare([of_trace("t", GPUS, trace)], setups, QUICK).totals()
+    assert (worst.worst, worst.worse) == ("t", ("t",))
+    assert first.worse == ()
+
+
 def test_progress_is_told_as_often_as_was_said() -> None:
     told: list[str] = []
-    scenarios = [scenario("steady-uniform-1.0", GPUS, span=2), of_trace("t", GPUS, [Arrival(0, 5, WholeRequest())])]
+    scenarios = [
+        scenario("steady-uniform-1.0", GPUS, span=2),
+        scenario("small-1.0", gpus_of([Group("a30-24gb", 1)]), span=1),
+        of_trace("t", GPUS, [Arrival(0, 5, WholeRequest())]),
+    ]
     compare(scenarios, SETUPS[:1], QUICK, step=told.append)
-    assert told == ["steady-uniform-1.0: first-fit", "steady-uniform-1.0: the bound", "t: first-fit"]
+    assert told == [
+        f"{name}, seed {seed}: {what}" if seed else f"{name}: {what}"
+        for name, seeds in (("steady-uniform-1.0", (1, 2)), ("small-1.0", (1, 2, 0)), ("t", (0,)))
+        for seed in seeds
+        for what in (["first-fit", "the bound"] if seed else ["first-fit" if name == "t" else "the best possible"])
+    ]
     assert len(told) == steps(scenarios, SETUPS[:1], QUICK)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from math import exp
 from statistics import mean
 
 import pytest
@@ -17,7 +18,8 @@ from mig_spawner.domain.request import DeviceRequest, MemoryRequest, SliceReques
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.bound import Repack
 from mig_spawner.planning.fleet import Group, dynamic, gpus_of
-from mig_spawner.planning.scenario import STUDY, demand_of, list_scenarios, of_trace, profile_of, scenario
+from mig_spawner.planning.scenario import STUDIES, STUDY, demand_of, list_scenarios, of_trace, profile_of, scenario
+from mig_spawner.planning.setup import follower
 from mig_spawner.planning.simulation import Course, run
 from mig_spawner.planning.trace import Arrival, in_order
 from mig_spawner.planning.traffic import HOUR, MIXES, SIX, fits, held_out
@@ -26,17 +28,29 @@ GPUS = gpus_of([Group("a100-80gb", 10)])
 
 
 @pytest.mark.parametrize(
-    "name", [*STUDY, "held-out-7-1.05", "mis-specified-notebook-as-skew-big", "steady-bimodal-1.3"]
+    "name",
+    [
+        *STUDY[:2],
+        "held-out-7-1.05",
+        "mis-specified-notebook-as-skew-big",
+        "moving-1.0",
+        "saturation-uniform-1.0",
+        "steady-bimodal-1.3",
+        "fleet-8-notebook-1.0",
+        "enough-90-uniform",
+        "small-1.0",
+    ],
 )
 def test_a_seed_gives_the_same_arrivals_and_another_others(name: str) -> None:
     assert name in list_scenarios()
-    one, again = scenario(name, GPUS, span=20), scenario(name, GPUS, span=20)
+    one, again = scenario(name, GPUS, span=5), scenario(name, GPUS, span=5)
     assert one.arrivals(1) == again.arrivals(1) != one.arrivals(2)
     assert in_order(one.arrivals(1))
 
 
 @pytest.mark.parametrize(
-    "name", ["", "steady-notebook", "steady-all-1.0", "held-out-7", "steady-uniform-10", "moving-0"]
+    "name",
+    ["", "steady-notebook", "steady-all-1.0", "held-out-7", "steady-uniform-10", "moving-0", "fleet-0-uniform-1.0"],
 )
 def test_an_unknown_scenario_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="is no scenario"):
@@ -71,6 +85,49 @@ def test_the_mix_of_a_moving_scenario_moves() -> None:
     thirds = [Counter(a.request for a in arrivals if int(a.at / HOUR / 20) == n) for n in range(3)]
     assert thirds[0][small] > 4 * thirds[0][big]
     assert thirds[1][big] > 2 * thirds[1][small]
+
+
+def test_who_is_told_of_a_move_is_told_when_it_happens() -> None:
+    setting = scenario("moving-1.0", GPUS, span=60)
+    assert [at / HOUR for at, _ in setting.moves] == [0, 20, 40]
+    trace = setting.arrivals(1)
+    follow = follower("share-weighted", GPUS, trace, setting.moves, rehearsed=100)
+    told = {number: ranking for number in range(len(trace)) if (ranking := follow(number)) is not None}
+    for number, (at, demand) in zip(told, setting.moves, strict=True):
+        assert trace[number].at >= at
+        assert number == 0 or trace[number - 1].at < at
+        assert told[number] is POLICIES["share-weighted"].ranking(demand)
+
+
+def test_every_name_of_a_study_is_that_of_scenarios() -> None:
+    listed = list_scenarios()
+    assert len(listed) == len(set(listed))
+    for name, parts in STUDIES.items():
+        assert name not in listed
+        assert set(parts) <= set(listed)
+    for name in listed:
+        assert scenario(name, GPUS[:1], span=1).name == name
+
+
+def test_a_fleet_of_so_many_gpus() -> None:
+    for name, load in (("fleet-30-uniform-0.9", 0.9 * 30), ("enough-90-uniform", 0.8 * 100)):
+        setting = scenario(name, GPUS, span=100)
+        assert len(setting.gpus) == len({gpu.gpu_uuid for gpu in setting.gpus}) == int(name.split("-")[1])
+        assert len(setting.arrivals(1)) / 100 == pytest.approx(load * fits(GPUS[:1], MIXES["uniform"]), rel=0.1)
+
+
+def test_in_a_small_setting_the_past_says_nothing_and_all_profiles_are_alike() -> None:
+    gpus = gpus_of([Group("a30-24gb", 2)])
+    setting = scenario("small-1.0", gpus, span=30)
+    arrivals = setting.arrivals(1)
+    assert len(arrivals) / 3000 == pytest.approx(setting.forgetful, rel=0.1)
+    assert set(Counter(a.request for a in arrivals)) == {
+        SliceRequest(ProfileName.parse(n)) for n in ("1g.6gb", "2g.12gb", "4g.24gb")
+    }
+    durations = [a.duration / HOUR for a in arrivals]
+    assert mean(durations) == pytest.approx(1, rel=0.1)
+    # Who has stayed for an hour stays for another one as likely as everybody does.
+    assert sum(d > 2 for d in durations) / sum(d > 1 for d in durations) == pytest.approx(exp(-1), abs=0.05)
 
 
 def test_a_filling_ends_before_it_asks_for_too_much() -> None:

@@ -14,7 +14,8 @@ from mig_spawner.domain.fleet import Decision, GPUState
 from mig_spawner.domain.policy import POLICIES
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import Request, SliceRequest, WholeRequest
-from mig_spawner.planning.compare import Effort, compare
+from mig_spawner.planning.bench import Effort
+from mig_spawner.planning.compare import compare
 from mig_spawner.planning.fleet import Group, dynamic, gpus_of
 from mig_spawner.planning.report import as_table
 from mig_spawner.planning.rule import RULES, parse_quotas
