@@ -15,7 +15,7 @@ from mig_spawner.planning.bound import Repack
 from mig_spawner.planning.fleet import dynamic, fleet_of
 from mig_spawner.planning.kept import Kept, digest, digest_of_fleet, digest_of_trace
 from mig_spawner.planning.optimum import optimum
-from mig_spawner.planning.part import Part
+from mig_spawner.planning.part import MEASURES, Part
 from mig_spawner.planning.rule import RULES
 from mig_spawner.planning.scenario import Scenario, demand_of
 from mig_spawner.planning.setup import REPLAN, Knows, Setup, follower, ranking_for, replanner
@@ -66,7 +66,7 @@ class Bench:
         self._effort = effort
         self._house = house
         self._kept = kept
-        self._depends = digest_of_trace(self._trace), scenario.warm_up, scenario.end, scenario.moves
+        self._depends = digest_of_trace(self._trace), scenario.warm_up, scenario.end, scenario.moves, list(MEASURES)
 
     def run(self, setup: Setup) -> list[Part]:
         """What comes of one setup: of a scenario one part, of a trace `BATCHES`."""

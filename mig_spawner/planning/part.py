@@ -12,6 +12,7 @@ from mig_spawner.planning.simulation import Outcome
 
 MEASURES: Final[Mapping[str, str]] = {
     "accepted_slices": "accepted part of the slice-time that was asked for",
+    "accepted_sizes": "accepted part of the memory slices that were asked for, for however long",
     "accepted_requests": "accepted part of the requests",
     "wait_p50_s": "half of those who were served waited no longer, seconds",
     "wait_p90_s": "nine of ten who were served waited no longer, seconds",
@@ -43,15 +44,12 @@ class Part:
     refused_by_profile: Mapping[str, int]
     refused_by_group: Mapping[str, int]
 
-    @property
-    def accepted_slices(self) -> float:
-        return self.figures["accepted_slices"]
-
     @classmethod
     def of(cls, outcome: Outcome) -> Part:
         """The figures of an outcome."""
         figures = {
             "accepted_slices": _part(outcome.accepted_time, outcome.asked_time),
+            "accepted_sizes": _part(outcome.accepted_size, outcome.asked_size),
             "accepted_requests": _part(outcome.accepted, outcome.asked),
             "wait_p50_s": quantile(outcome.waits, 0.5),
             "wait_p90_s": quantile(outcome.waits, 0.9),

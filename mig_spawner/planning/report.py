@@ -16,6 +16,7 @@ DIGITS: Final = 6
 
 _COLUMNS: Final = (
     ("accepted slices %", "accepted_slices", 100.0, 2),
+    ("by size %", "accepted_sizes", 100.0, 2),
     ("requests %", "accepted_requests", 100.0, 2),
     ("wait p50 min", "wait_p50_s", 1 / 60, 1),
     ("p90 min", "wait_p90_s", 1 / 60, 1),
@@ -32,30 +33,33 @@ def as_table(comparison: Comparison) -> str:
     blocks = []
     for name in dict.fromkeys(row.scenario for row in comparison.rows):
         rows = [row for row in comparison.rows if row.scenario == name]
-        lines = [["", *(title for title, *_ in _COLUMNS), "gain", "refused most"]]
+        lines = [["", *(title for title, *_ in _COLUMNS), "gain", "by size", "refused most"]]
         lines += [_line(row) for row in rows]
         bound = comparison.bounds.get(name)
         if bound is not None:
-            lines.append(["all could be moved", bound.text(100, 2), *[""] * (len(_COLUMNS) + 1)])
+            lines.append(["all could be moved", bound.text(100, 2), *[""] * (len(_COLUMNS) + 2)])
         if name in comparison.optima:
             best = f"{comparison.optima[name] * 100:.2f}"
-            lines.append(["the best possible", best, *[""] * (len(_COLUMNS) + 1)])
+            lines.append(["the best possible", best, *[""] * (len(_COLUMNS) + 2)])
         blocks.append(f"{name}\n{columns(lines)}")
     if len(blocks) > 1:
         blocks.append(f"over all {len(blocks)}\n{columns(_totals(comparison))}")
     runs = f"means of {comparison.seeds} runs ± 95 %" if comparison.seeds > 1 else "one run"
-    return "\n\n".join(blocks) + f"\n\n{runs}; gain: accepted slices less those of the first line, in points\n"
+    return (
+        "\n\n".join(blocks)
+        + f"\n\n{runs}; gain: accepted slices, and by size, less those of the first line, in points\n"
+    )
 
 
 def _line(row: Row) -> list[str]:
     cells = [row.figures[name].text(scale, digits) for _, name, scale, digits in _COLUMNS]
-    gain = "" if row.gain is None else _signed(row.gain)
+    gains = ["" if gain is None else _signed(gain) for gain in (row.gain, row.gain_by_size)]
     most = sorted(row.refused_by_profile.items(), key=lambda item: (-item[1], item[0]))[:3]
-    return [str(row.setup), *cells, gain, ", ".join(f"{name} {count}" for name, count in most)]
+    return [str(row.setup), *cells, *gains, ", ".join(f"{name} {count}" for name, count in most)]
 
 
 def _totals(comparison: Comparison) -> list[list[str]]:
-    lines = [["", "gain", "least", "where", "loses more than its interval in"]]
+    lines = [["", "gain by size", "least", "where", "loses more than its interval in"]]
     for total in comparison.totals():
         worse = ", ".join(total.worse) or "none"
         lines.append([str(total.setup), _signed(total.gain), _signed(total.least), total.worst, worse])
@@ -101,6 +105,7 @@ def _document(row: Row) -> dict[str, Any]:
         "knows": str(setup.knows),
         **{name: _figure(figure) for name, figure in row.figures.items()},
         "gain": None if row.gain is None else _figure(row.gain),
+        "gain_by_size": None if row.gain_by_size is None else _figure(row.gain_by_size),
         "refused_why": dict(row.refused_why),
         "refused_by_profile": dict(row.refused_by_profile),
         "refused_by_group": dict(row.refused_by_group),
@@ -130,15 +135,16 @@ def as_csv(comparison: Comparison) -> str:
     """One line for each setup and scenario; refusals by what they are of, `1g.10gb=3;7g.80gb=12`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = [*MEASURES, "gain"]
+    names = [*MEASURES, "gain", "gain_by_size"]
     refusals = ("refused_why", "refused_by_profile", "refused_by_group")
     figures = [column for name in names for column in (name, f"{name}_plus_minus")]
     writer.writerow(["scenario", "policy", "layout", "rule", "knows", *figures, *refusals])
     for row in comparison.rows:
         cells: list[object] = []
-        for name in names:
-            figure = row.gain if name == "gain" else row.figures[name]
-            cells += ["", ""] if figure is None else _cells(figure)
+        for name in MEASURES:
+            cells += _cells(row.figures[name])
+        for gain in (row.gain, row.gain_by_size):
+            cells += ["", ""] if gain is None else _cells(gain)
         setup = row.setup
         counts = [_counts(row.refused_why), _counts(row.refused_by_profile), _counts(row.refused_by_group)]
         writer.writerow([row.scenario, setup.policy, setup.layout, setup.rule, setup.knows, *cells, *counts])

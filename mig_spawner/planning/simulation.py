@@ -30,6 +30,7 @@ class Outcome:
     Attributes:
         asked, accepted: requests.
         asked_time, accepted_time: part of a GPU x duration, summed: big and long requests weigh as much as they use.
+        asked_size, accepted_size: part of a GPU, summed: big requests weigh more, long ones do not.
         waits: of those who were served, in seconds; 0 for at once.
         longest: the longest wait, of those who gave up or still wait as well, in seconds.
         starved: how many waited for longer than `STARVATION_AFTER`.
@@ -45,6 +46,8 @@ class Outcome:
     accepted: int = 0
     asked_time: float = 0.0
     accepted_time: float = 0.0
+    asked_size: float = 0.0
+    accepted_size: float = 0.0
     waits: list[float] = field(default_factory=list)
     longest: float = 0.0
     starved: int = 0
@@ -195,6 +198,7 @@ class _Play:
             self._stage.rank_by(ranking)
         if (outcome := self._part(arrival)) is not None:
             outcome.asked += 1
+            outcome.asked_size += self._size(arrival)
             outcome.asked_time += self._weight(arrival)
         self._waiting[waiter.number] = waiter
         self._serve()
@@ -227,6 +231,7 @@ class _Play:
                 heappush(self._events, (self._now + arrival.duration, waiter.number, False))
             if (outcome := self._part(arrival)) is not None:
                 outcome.accepted += 1
+                outcome.accepted_size += self._size(arrival)
                 outcome.accepted_time += self._weight(arrival)
                 outcome.waits.append(self._now - arrival.at)
                 outcome.waited(self._now - arrival.at)
@@ -265,7 +270,8 @@ class _Play:
             return None
         return self._outcomes[bisect_right(self._borders, arrival.at)]
 
+    def _size(self, arrival: Arrival) -> float:
+        return share_of(arrival.request, self._gpus, self._shares)
+
     def _weight(self, arrival: Arrival) -> float:
-        return share_of(arrival.request, self._gpus, self._shares) * (
-            arrival.duration if arrival.duration < inf else 1.0
-        )
+        return self._size(arrival) * (arrival.duration if arrival.duration < inf else 1.0)

@@ -40,8 +40,9 @@ def test_every_setup_meets_the_same_arrivals(small: Comparison) -> None:
     assert first.gain is None
     for row in others:
         assert row.gain is not None
-        difference = row.figures["accepted_slices"].mean - first.figures["accepted_slices"].mean
-        assert row.gain.mean == pytest.approx(difference)
+        assert row.gain_by_size is not None
+        for gain, name in ((row.gain, "accepted_slices"), (row.gain_by_size, "accepted_sizes")):
+            assert gain.mean == pytest.approx(row.figures[name].mean - first.figures[name].mean)
     assert 0 < small.bounds["steady-uniform-1.0"].mean <= 1
     balanced = others[-1]
     assert balanced.refused_by_profile["7g.80gb"] > 0
@@ -63,7 +64,8 @@ def test_json_csv_and_table_say_the_same(small: Comparison) -> None:
     for one, line, row in zip(document["rows"], rows, small.rows, strict=True):
         assert (one["policy"], one["layout"]) == (line["policy"], line["layout"])
         assert float(line["accepted_slices"]) == one["accepted_slices"]["mean"]
-        assert line["gain"] == ("" if one["gain"] is None else str(one["gain"]["mean"]))
+        for gain in ("gain", "gain_by_size"):
+            assert line[gain] == ("" if one[gain] is None else str(one[gain]["mean"]))
         assert row.figures["accepted_slices"].text(100, 2) in table
         profiles = dict(part.split("=") for part in line["refused_by_profile"].split(";"))
         assert {name: int(count) for name, count in profiles.items()} == one["refused_by_profile"]
@@ -110,7 +112,8 @@ def test_what_was_gained_over_all_scenarios() -> None:
     scenarios = [scenario(f"steady-uniform-{load}", GPUS, span=10) for load in ("0.7", "1.0", "1.3")]
     told = compare(scenarios, [Setup("worst-fit"), Setup("best-fit"), Setup("worst-fit", rule="in-order")], QUICK)
     best, _ = told.totals()
-    gains = {row.scenario: row.gain for row in told.rows if row.setup == best.setup and row.gain is not None}
+    rows = [row for row in told.rows if row.setup == best.setup]
+    gains = {row.scenario: row.gain_by_size for row in rows if row.gain_by_size is not None}
     assert best.gain == figure([gain.mean for gain in gains.values()])
     assert best.least == gains[best.worst] == min(gains.values(), key=lambda gain: gain.mean)
     assert "over all 3" in as_table(told)

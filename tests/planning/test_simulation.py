@@ -77,6 +77,8 @@ def test_what_is_measured() -> None:
     assert (outcome.asked, outcome.accepted) == (4, 3)
     assert outcome.asked_time == pytest.approx(10 + 6 / 8 + 10 / 2 + 5 / 8)
     assert outcome.accepted_time == pytest.approx(10 + 10 / 2 + 5 / 8)
+    assert outcome.asked_size == pytest.approx(1 + 1 / 8 + 1 / 2 + 1 / 8)
+    assert outcome.accepted_size == pytest.approx(1 + 1 / 2 + 1 / 8)
     assert outcome.waits == [0, 0, 0]
     assert outcome.refused_by_profile == {"1g.10gb": 1}
     assert outcome.refused_why == {"full": 1}
@@ -98,7 +100,7 @@ def test_parts_add_up_to_the_whole() -> None:
     whole = one(run(trace, fleet(), Course(BEST, warm_up=3)))
     parts = run(trace, fleet(), Course(BEST, warm_up=3, parts=5))
     assert len(parts) == 5
-    for name in ("asked", "accepted", "span", "active_time", "taken_time", "stranded_time", "asked_time"):
+    for name in ("asked", "accepted", "span", "active_time", "taken_time", "stranded_time", "asked_time", "asked_size"):
         assert sum(getattr(part, name) for part in parts) == pytest.approx(getattr(whole, name)), name
     assert {round(part.span, 6) for part in parts} == {round(36 / 5, 6)}
 
