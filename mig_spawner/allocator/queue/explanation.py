@@ -39,7 +39,8 @@ def explain(ledger: Ledger, lease: Lease, document: LeaseDocument, viewer: Viewe
 
 
 def _pools(ledger: Ledger, lease: Lease) -> tuple[PoolDocument, ...]:
-    return pools_of(ledger, (state for state in ledger.fleet if could_serve(state, lease.choices)))
+    states = (state for state in ledger.fleet if lease.node in (None, state.node))
+    return pools_of(ledger, (state for state in states if could_serve(state, lease.choices)))
 
 
 def _ahead(ledger: Ledger, lease: Lease, queue: Queue, viewer: Viewer) -> tuple[QueueEntry, ...]:
@@ -115,7 +116,9 @@ def _candidate(
     free = chosen or (start == Start(0, ledger.now) and state.unavailable is None)
     shut = None if chosen else outlook.apart(ledger.setting.keep_apart, lease.groups)
     verdict = _verdict(queue, lease, place.gpu_uuid, start, chosen=chosen, free=free)
-    if shut is not None:
+    if lease.node not in (None, state.node):
+        verdict = f"It is wanted on node {lease.node} alone."
+    elif shut is not None:
         verdict = f"Somebody of the group {shut} is on it, and the groups are kept apart."
     ranked = profile is not None and spot.device_uuid is None and free
     rank = ledger.ranking(state.layout, profile, place.start) if ranked and profile is not None else None
