@@ -40,10 +40,8 @@ async def test_explain_says_how_broken_up_each_pool_is(make_rig: MakeRig, typed:
     assert (told.code, told.err) == (0, "")
     lab, spare = (await rig.hub.explain(waits.lease_id)).pools
     lines = [line for line in told.out.splitlines() if line.startswith("Pool ")]
-    assert lines == [
-        f"Pool lab: 4 of 16 memory slices of 2 GPUs are free, yet no 3g.40gb fits on any. {lab.stranded:.0%} of its "
-        "GPUs is free and of no use for the next request."
-    ]
+    lost = "4 of 16 memory slices of 2 GPUs are free, yet no 3g.40gb fits on any."
+    assert lines == [f"Pool lab: {lost} {lab.stranded:.0%} of its GPUs is free and of no use for the next request."]
     assert 0 < lab.stranded <= 0.25
     assert (spare.pool, spare.fragmentation) == ("spare", "")
     (node_line,) = [line for line in told.out.splitlines() if "n1" in line and "GPU-n1-0" in line]
