@@ -25,7 +25,7 @@ def explain(access: Access, lease_id: str, *, as_json: bool) -> None:
     if found.candidates:
         say(f"Places, best first by {found.policy}:")
         table(
-            ("", "NODE", "GPU", "PROFILE", "AT", "VERDICT"),
+            ("", "NODE", "GPU", "PROFILE", "AT", "SCORE", "VERDICT"),
             [
                 (
                     "*" if c.chosen else "",
@@ -33,6 +33,7 @@ def explain(access: Access, lease_id: str, *, as_json: bool) -> None:
                     c.gpu_uuid,
                     c.profile or "whole GPU",
                     f"{c.start}:{c.size}",
+                    "" if c.rank is None else f"{c.rank[0]},{c.rank[1]}",
                     f"{c.verdict} {c.fragmentation}".strip(),
                 )
                 for c in found.candidates

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mig_spawner.cli.option import with_json
-from mig_spawner.cli.outcome import Verb, printable
+from mig_spawner.cli.outcome import Verb
 from mig_spawner.cli.simulate import write
+from mig_spawner.cli.today import layouts_of_today
 from mig_spawner.domain.layout import to_mig_parted, to_ours
 from mig_spawner.domain.layout.reader import MAX_GPUS
 from mig_spawner.errors import InvalidRequest
@@ -107,18 +108,10 @@ def plan(
 
 
 def _today(path: Path, fleet: Sequence[GPU], per_node: int) -> dict[str, list[Cut]]:
-    from mig_spawner.agent.layout_file import load_layouts
     from mig_spawner.planning.declared import cuts_of
 
-    parsed = load_layouts(path)
-    if parsed.faulty:
-        raise InvalidRequest(f"{path}: {'; '.join(str(f) for f in parsed.findings if f.fatal)}")
-    found: dict[str, list[Cut]] = {}
-    for name, layout in parsed.declaration.layouts.items():
-        found[name], findings = cuts_of(layout, fleet, per_node=per_node)
-        for finding in findings:
-            click.echo(printable(f"warning: {path}: {finding}"), err=True)
-    return found
+    layouts = layouts_of_today(path, fleet, per_node)
+    return {layout.name: cuts_of(layout, fleet, per_node=per_node)[0] for layout in layouts}
 
 
 def _export(cuts: Sequence[tuple[GPU, Cut]], per_node: int, layout: Path | None, mig_parted: Path | None) -> None:

@@ -11,6 +11,8 @@ import click
 
 from mig_spawner.cli.option import with_json
 from mig_spawner.cli.outcome import Verb
+from mig_spawner.cli.today import layouts_of_today
+from mig_spawner.domain.layout.reader import MAX_GPUS
 from mig_spawner.errors import InvalidRequest
 
 _PATH = click.Path(path_type=Path)
@@ -30,6 +32,11 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--layout", "layouts", multiple=True, help="dynamic, all-1g or all-balanced; repeatable. [default: dynamic]"
 )
+@click.option(
+    "--today", type=_PATH, help="The layouts of this file as well (ours or mig-parted's), as if every node had them."
+)
+@click.option("--per-node", type=click.IntRange(1, MAX_GPUS), default=8, show_default=True,
+              help="GPUs of a node, for --today.")  # fmt: skip
 @click.option(
     "--rule",
     "rules",
@@ -63,6 +70,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def simulate(
     list_: bool,
+    today: Path | None,
     ledger: str | None,
     seeds: int,
     rehearsed: int,
@@ -84,7 +92,7 @@ def simulate(
     from mig_spawner.planning.bench import Effort
     from mig_spawner.planning.plot import save_plot
     from mig_spawner.planning.scenario import STUDIES, list_scenarios
-    from mig_spawner.planning.work import WRITERS, Options, Work
+    from mig_spawner.planning.work import WRITERS, Options, Work, gpus_named
 
     if as_json and as_csv:
         raise click.UsageError("--json or --csv, not both.")
@@ -92,7 +100,8 @@ def simulate(
         click.echo("\n".join([*STUDIES, *list_scenarios()]))
         return
     effort = Effort(seeds=seeds, rehearsed=rehearsed, bound=not no_bound)
-    work = Work(Options(**options, effort=effort), None if ledger is None else _history(ledger))
+    layouts = () if today is None else layouts_of_today(today, gpus_named(options["gpus"]), options["per_node"])
+    work = Work(Options(**options, today=layouts, effort=effort), None if ledger is None else _history(ledger))
     if save_trace is not None:
         work.save_trace(save_trace)
     with _progress(work.steps, quiet=quiet) as bar:

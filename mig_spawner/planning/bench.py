@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from mig_spawner.domain.fleet import GPUState
+from mig_spawner.domain.gpu import GPU
+from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.domain.policy import UNKNOWN, Ranking, Rules
 from mig_spawner.domain.policy.priced.rehearsal import Traffic
 from mig_spawner.domain.quota import QuotaRule
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.bound import Repack
-from mig_spawner.planning.fleet import dynamic, fleet_of
+from mig_spawner.planning.declared import PER_NODE, cuts_of
+from mig_spawner.planning.fleet import dynamic, fleet_of, static
 from mig_spawner.planning.kept import Kept, digest, digest_of_fleet, digest_of_trace
 from mig_spawner.planning.optimum import optimum
 from mig_spawner.planning.part import MEASURES, Part
@@ -50,10 +54,19 @@ class House:
     Attributes:
         quotas: how much somebody may have.
         apart: the groups that never share a GPU.
+        layouts: that somebody declared; setups call them by name. Every node has them.
+        per_node: GPUs of a node.
     """
 
     quotas: tuple[QuotaRule, ...] = ()
     apart: Rules = ()
+    layouts: tuple[NamedLayout, ...] = ()
+    per_node: int = PER_NODE
+
+    def fleet(self, gpus: Sequence[GPU], layout: str) -> list[GPUState]:
+        """These GPUs under a layout by name."""
+        own = next((one for one in self.layouts if one.name == layout), None)
+        return fleet_of(gpus, layout) if own is None else static(gpus, cuts_of(own, gpus, per_node=self.per_node)[0])
 
 
 class Bench:
@@ -72,7 +85,7 @@ class Bench:
         """What comes of one setup: of a scenario one part, of a trace `BATCHES`."""
         scenario, effort, house = self._scenario, self._effort, self._house
         demand = scenario.told or demand_of(self._trace, scenario.gpus)
-        fleet = fleet_of(scenario.gpus, setup.layout)
+        fleet = house.fleet(scenario.gpus, setup.layout)
 
         def made() -> list[object]:
             ranking, replan = self._knowing(setup)
@@ -90,7 +103,7 @@ class Bench:
             return [Part.of(outcome).as_json() for outcome in run(self._trace, fleet, course)]
 
         pace = effort.rehearsed, effort.replan if setup.knows is Knows.ESTIMATE else None
-        depends = digest(*self._depends, digest_of_fleet(fleet), demand, setup, pace, house)
+        depends = digest(*self._depends, digest_of_fleet(fleet), demand, setup, pace, house.quotas, house.apart)
         return [Part(**part) for part in self._kept.recall(f"{self.name}: {setup}", depends, made)]
 
     def _knowing(self, setup: Setup) -> tuple[Ranking, Callable[[int], Ranking | None] | None]:
@@ -98,9 +111,11 @@ class Bench:
         scenario, trace, effort = self._scenario, self._trace, self._effort
         gpus, rehearsed = scenario.gpus, effort.rehearsed
         if setup.knows is Knows.DEMAND:
-            demand = scenario.told or demand_of(trace, gpus)
-            then = follower(setup.policy, gpus, trace, scenario.moves, rehearsed=rehearsed) if scenario.moves else None
-            return ranking_for(setup.policy, gpus, demand, rehearsed=rehearsed), then
+            if scenario.moves:
+                (_, demand), *moves = scenario.moves
+                then = follower(setup.policy, gpus, trace, moves, rehearsed=rehearsed)
+                return ranking_for(setup.policy, gpus, demand, rehearsed=rehearsed), then
+            return ranking_for(setup.policy, gpus, scenario.told or demand_of(trace, gpus), rehearsed=rehearsed), None
         ranking = ranking_for(setup.policy, gpus, UNKNOWN, rehearsed=rehearsed)
         if setup.knows is Knows.NOTHING:
             return ranking, None

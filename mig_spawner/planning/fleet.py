@@ -116,7 +116,7 @@ def named_cut(gpu: GPU, name: str) -> Cut:
     if name == ALL_BALANCED:
         by_g: Mapping[int, Profile] = {p.compute_slices: p for p in reversed(profiles)}
         return tuple(p.name for p in (smallest, smallest, by_g.get(2), by_g.get(3)) if p is not None)
-    raise InvalidRequest(f"{name!r} is no layout. Choose {DYNAMIC}, {ALL_1G} or {ALL_BALANCED}, or name a file.")
+    raise InvalidRequest(f"{name!r} is no layout. Choose {DYNAMIC}, {ALL_1G} or {ALL_BALANCED}.")
 
 
 def fleet_of(gpus: Sequence[GPU], layout: str) -> list[GPUState]:

@@ -54,8 +54,14 @@ def as_table(comparison: Comparison) -> str:
 def _line(row: Row) -> list[str]:
     cells = [row.figures[name].text(scale, digits) for _, name, scale, digits in _COLUMNS]
     gains = ["" if gain is None else _signed(gain) for gain in (row.gain, row.gain_by_size)]
-    most = sorted(row.refused_by_profile.items(), key=lambda item: (-item[1], item[0]))[:3]
-    return [str(row.setup), *cells, *gains, ", ".join(f"{name} {count}" for name, count in most)]
+    by_group = {group: count for group, count in row.refused_by_group.items() if group}
+    refused = [most for counts in (row.refused_by_profile, by_group) if (most := _most(counts))]
+    return [str(row.setup), *cells, *gains, "; ".join(refused)]
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:3]
+    return ", ".join(f"{name} {count}" for name, count in most)
 
 
 def _totals(comparison: Comparison) -> list[list[str]]:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from mig_spawner.domain.gpu import GPU
+from mig_spawner.domain.layout import NamedLayout
 from mig_spawner.domain.policy import POLICIES
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.planning.bench import Effort, House
 from mig_spawner.planning.compare import Comparison, compare, steps
+from mig_spawner.planning.declared import PER_NODE
 from mig_spawner.planning.fleet import DYNAMIC, Group, gpus_of
 from mig_spawner.planning.kept import Kept
 from mig_spawner.planning.report import as_csv, as_json, as_table
@@ -39,10 +42,17 @@ class Options:
     quotas: Sequence[str] = ()
     menu: Path | None = None
     keep_apart: Sequence[str] = ()
+    today: Sequence[NamedLayout] = ()
+    per_node: int = PER_NODE
     knows: Sequence[str] = ()
     span: float = SPAN
     keep: Path | None = None
     effort: Effort = field(default_factory=Effort)
+
+
+def gpus_named(texts: Sequence[str]) -> list[GPU]:
+    """The GPUs of `--gpu`, or those of the study."""
+    return gpus_of([Group.parse(text) for text in texts] or GPUS)
 
 
 class Work:
@@ -54,7 +64,7 @@ class Work:
 
     def __init__(self, options: Options, history: Trace | None = None) -> None:
         """`history` is what the ledger remembers, if that is to be played."""
-        gpus = gpus_of([Group.parse(text) for text in options.gpus] or GPUS)
+        gpus = gpus_named(options.gpus)
         names = [name for given in options.scenarios for name in STUDIES.get(given, (given,))]
         self._scenarios: list[Scenario] = [scenario(name, gpus, span=options.span) for name in names]
         if options.trace is not None:
@@ -65,7 +75,8 @@ class Work:
             raise InvalidRequest("Name a --scenario (--list shows all), a --trace or a ledger.")
         self._setups = list(_setups(options))
         menu = () if options.menu is None else read_menu(str(options.menu)).quotas
-        self._house = House((*menu, *parse_quotas(options.quotas)), parse_apart(options.keep_apart))
+        quotas = (*menu, *parse_quotas(options.quotas))
+        self._house = House(quotas, parse_apart(options.keep_apart), tuple(options.today), options.per_node)
         self._kept = Kept(options.keep)
         self._effort = options.effort
 
@@ -91,7 +102,7 @@ def _setups(options: Options) -> Sequence[Setup]:
     policies = options.policies or COMPARED
     return [
         Setup(policy, layout, rule, knows)
-        for layout in options.layouts or (DYNAMIC,)
+        for layout in (*(options.layouts or (DYNAMIC,)), *(layout.name for layout in options.today))
         for rule in options.rules or (REFUSE,)
         # Where nothing is cut, no policy has anything to say.
         for policy in (policies if layout == DYNAMIC else policies[:1])

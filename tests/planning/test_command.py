@@ -49,6 +49,30 @@ def test_a_trace_that_was_saved_can_be_played(tmp_path: Path) -> None:
     assert played.stdout.splitlines()[1].startswith("t.csv,best-fit,dynamic,refuse,demand,")
 
 
+def test_how_the_nodes_are_cut_today_beside_cutting_on_demand(tmp_path: Path) -> None:
+    today = tmp_path / "today.yaml"
+    today.write_text(
+        "version: v1\nmig-configs:\n"
+        "  halves:\n    - {devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}\n"
+        "  wholes:\n    - {devices: [0], mig-enabled: true, mig-devices: {7g.80gb: 1}}\n",
+        "utf-8",
+    )
+    result = simulate(
+        "--scenario", "steady-skew-big-1.3", "--policy", "best-fit", "--policy", "auto", *SMALL, "--json", "--quiet",
+        "--today", str(today), "--per-node", "1",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = {(row["policy"], row["layout"]): row for row in json.loads(result.stdout)["rows"]}
+    assert set(rows) == {("best-fit", "dynamic"), ("auto", "dynamic"), ("best-fit", "halves"), ("best-fit", "wholes")}
+    # A 3g, and whatever is smaller, but never a 7g is to be had of halves; of wholes everything is.
+    on_demand, halves, wholes = (
+        rows["best-fit", name]["refused_by_profile"] for name in ("dynamic", "halves", "wholes")
+    )
+    assert halves["7g.80gb"] > max(on_demand["7g.80gb"], wholes["7g.80gb"])
+    beside = simulate("--scenario", "steady-skew-big-1.3", *SMALL, "--quiet", "--today", str(tmp_path / "nowhere"))
+    assert "cannot be read" in beside.stderr
+
+
 def test_the_list_of_scenarios() -> None:
     assert "mis-specified-notebook-as-skew-big" in simulate("--list").stdout.splitlines()
 

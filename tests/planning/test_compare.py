@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mig_spawner.domain.policy import Demand
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import SliceRequest, WholeRequest
 from mig_spawner.errors import InvalidRequest
@@ -20,7 +21,7 @@ from mig_spawner.planning.measure import Figure, figure, quantile
 from mig_spawner.planning.plot import save_plot
 from mig_spawner.planning.report import as_csv, as_json, as_table
 from mig_spawner.planning.rule import parse_quotas
-from mig_spawner.planning.scenario import of_trace, scenario
+from mig_spawner.planning.scenario import Scenario, of_trace, scenario
 from mig_spawner.planning.setup import Knows, Setup
 from mig_spawner.planning.trace import Arrival
 
@@ -87,6 +88,7 @@ def test_a_trace_has_intervals_from_the_parts_of_its_time() -> None:
     assert again.gain == Figure(0, 0)
     assert not told.bounds
     assert row.refused_by_group["a"] == row.refused_why["quota"]
+    assert f"; a {row.refused_by_group['a']}" in as_table(told)
 
 
 def test_a_policy_that_estimates_follows_what_arrives() -> None:
@@ -190,3 +192,17 @@ def test_figures() -> None:
 @pytest.mark.parametrize(("values", "part", "expected"), [([], 0.9, 0), ([3, 1, 2], 0.5, 2), ([1, 2], 0.9, 2)])
 def test_quantiles(values: list[float], part: float, expected: float) -> None:
     assert quantile(values, part) == expected
+
+
+@pytest.mark.parametrize("told", ["large", "small"])
+def test_who_knows_the_demand_knows_that_of_the_moment(told: str) -> None:
+    """Three 1g come first. Who then expects a 4g leaves room for it, who expects more 1g does not care, and begins at slice 0."""
+    demands = {"small": Demand.of({ProfileName(1, 10): 1}), "large": Demand.of({ProfileName(4, 40): 1})}
+    first, then = demands.pop(told), *demands.values()
+    stay = [Arrival(0.0, 1e6, SliceRequest(ProfileName(1, 10)))] * 3
+    trace = [*stay, *(Arrival(60.0 * n, 30.0, SliceRequest(ProfileName(4, 40))) for n in range(1, 50))]
+    setting = Scenario("t", GPUS[:1], lambda _: trace, moves=((0.0, first), (30.0, then)), seeded=False)
+    setups = [Setup("share-weighted", knows=knows) for knows in (Knows.NOTHING, Knows.DEMAND)]
+    nothing, moment = compare([setting], setups, QUICK).rows
+    assert not nothing.refused_by_profile
+    assert moment.refused_by_profile == ({} if told == "large" else {"4g.40gb": 49})
