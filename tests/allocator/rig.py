@@ -222,14 +222,14 @@ class Rig:
     clients: list[AllocatorClient] = field(default_factory=list)
 
     def client(self, token: str) -> AllocatorClient:
-        client = AllocatorClient(self.app.url, token)
+        client = AllocatorClient(self.app.url, token, timeout_s=60)
         self.clients.append(client)
         return client
 
     def http(self, token: str = SERVICE_TOKEN) -> httpx.AsyncClient:
         """For what `AllocatorClient` never sends."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.AsyncClient(base_url=self.app.url, headers=headers, trust_env=False, timeout=10, verify=False)
+        return httpx.AsyncClient(base_url=self.app.url, headers=headers, trust_env=False, timeout=60, verify=False)
 
     async def node(
         self, name: str = "n1", models: tuple[str, ...] = ("a100-80gb",), *, report: bool = True, **board: Any

@@ -181,7 +181,7 @@ async def world(imitation: Imitation, folder: Path, seed: int) -> AsyncIterator[
         for machine in machines.values():
             machine.cut()
             await machine.start()
-        async with AllocatorClient(app.url, SERVICE_TOKEN) as hub:
+        async with AllocatorClient(app.url, SERVICE_TOKEN, timeout_s=60) as hub:
             async with asyncio.timeout(PATIENCE_S):
                 while (await hub.availability()).nodes < len(machines):
                     await asyncio.sleep(0.1)
