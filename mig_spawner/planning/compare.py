@@ -75,7 +75,8 @@ class Comparison:
             rows = [row for row in self.rows if row.setup == setup]
             gains = {row.scenario: row.gain_by_size for row in rows if row.gain_by_size is not None}
             worst = min(gains, key=lambda name: gains[name].mean)
-            worse = [name for name, gain in gains.items() if gain.mean + (gain.plus_minus or 0.0) < 0]
+            # One run alone says nothing of chance.
+            worse = [name for name, g in gains.items() if g.plus_minus is not None and g.mean + g.plus_minus < 0]
             found.append(
                 Total(setup, figure([gain.mean for gain in gains.values()]), worst, gains[worst], tuple(worse))
             )

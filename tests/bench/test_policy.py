@@ -1,7 +1,8 @@
 """What one placement decision costs, by policy and number of GPUs: `make bench` prints them side by side.
 
 `scan` is what the allocator does, which derives its fleet anew in every transaction: one look at each GPU. `index` is a fleet that
-is kept: a decision and the start that follows from it. Between two of them somebody stops.
+is kept: a decision and the start that follows from it. Between two of them somebody stops. `priced` stands for `auto` too: both look a
+worth up in a table.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mig_spawner.testing.gpu import find_model
 
 SMALL = SliceRequest(ProfileName(1, 10))
 COUNTS = [10, 100, 1000, 10_000]
-MEASURED = ["first-fit", "best-fit", "min-fragmentation", "share-weighted"]
+MEASURED = ["first-fit", "best-fit", "min-fragmentation", "share-weighted", "priced"]
 
 Instances = list[tuple[Profile, int]]
 

@@ -130,6 +130,9 @@ def test_who_loses_more_than_chance_is_named() -> None:
     worst, first = compare([of_trace("t", GPUS, trace)], setups, QUICK).totals()
     assert (worst.worst, worst.worse) == ("t", ("t",))
     assert first.worse == ()
+    lone = compare([scenario("steady-skew-big-1.3", GPUS, span=20)], setups[:2], Effort(seeds=1, bound=False)).totals()
+    assert lone[0].least.mean < 0
+    assert lone[0].worse == ()
 
 
 def test_progress_is_told_as_often_as_was_said() -> None:
