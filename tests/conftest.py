@@ -11,7 +11,7 @@ from kubernetes_asyncio import client
 from mig_spawner.testing.kube.strict import strict
 
 HERE: Final = Path(__file__).parent
-TOGETHER: Final = ("tests/browser/", "tests/spawner/hub/")
+TOGETHER: Final = ("tests/browser/", "tests/spawner/hub/", "tests/spawner/screen/")
 """Folders whose tests share something that takes long to start, and therefore a process (`pytest -n`)."""
 UNMEASURED: Final = (
     "allocator/test_model.py",

@@ -131,14 +131,14 @@ def _detail(ledger: Ledger, lease: Lease, position: int | None, queue_length: in
             return ended_text(reason, message)
 
 
-def availability(ledger: Ledger) -> Availability:
-    """What somebody who came now could be given at once, and what there is in all."""
-    fleet, free = ledger.kinds, left_over(ledger)
+def availability(ledger: Ledger, without: str = "") -> Availability:
+    """What somebody who came now could be given at once, and what there is in all; as if the lease `without` did not wait."""
+    fleet, free = ledger.kinds, left_over(ledger, without)
     offers = [_offer(name, fleet, free) for name in profile_names([state for state, _ in fleet])]
     if any(state.can_be_whole for state, _ in fleet):
         offers.append(_whole_offer(fleet, free))
     if not all(offer.free for offer in offers):
-        offers = list(with_line(ledger, offers))
+        offers = list(with_line(ledger, offers, without))
     return Availability(
         as_of=ledger.now,
         offers=tuple(offers),

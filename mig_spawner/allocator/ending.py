@@ -56,4 +56,6 @@ def _device(ledger: Ledger, lease: Releasing) -> str | None:
     processes = processes_on(gpu, lease)
     if processes is None:
         return "it cannot be known whether a process still runs on its device"
-    return f"{processes} process(es) still run on its device" if processes else None
+    if not processes:
+        return None
+    return "a process still runs on its device" if processes == 1 else f"{processes} processes still run on its device"

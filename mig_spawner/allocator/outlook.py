@@ -12,10 +12,12 @@ from mig_spawner.domain.request import MemoryRequest, Request, SliceRequest
 from mig_spawner.wire.availability import OfferDocument
 
 
-def with_line(ledger: Ledger, offers: Iterable[OfferDocument]) -> Iterator[OfferDocument]:
-    """The offers, and for those of which none is free who waits and when the first lease ends that could make room."""
+def with_line(ledger: Ledger, offers: Iterable[OfferDocument], without: str = "") -> Iterator[OfferDocument]:
+    """The offers, and for those of which none is free who waits, but for the lease `without`, and when the first lease ends that could
+    make room.
+    """
     with closing(ledger.tx.queue()) as queue:
-        waiting = list(queue)
+        waiting = [lease for lease in queue if lease.lease_id != without]
     for offer in offers:
         if offer.free:
             yield offer

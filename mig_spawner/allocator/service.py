@@ -114,10 +114,10 @@ class LeaseService:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def availability(self) -> Availability:
-        """What is free now."""
+    def availability(self, without: str = "") -> Availability:
+        """What is free now; with the id of a lease, as if it did not wait."""
         with self._desk.reading() as ledger:
-            return availability(ledger)
+            return availability(ledger, without)
 
     def acquire(self, request: LeaseRequest, *, who: str) -> Seen:
         """The holder's lease: the open one if it asks for the same, else a new one, granted at once if the queue lets it."""
@@ -134,7 +134,7 @@ class LeaseService:
             if ledger.tx.queue_length() >= ledger.setting.queue_limit:
                 raise refusal(ProblemCode.QUEUE_FULL, "Too many wait already. Try again later.")
             lease = _arrival(request, admission, ledger)
-            ledger.tx.add(lease, who=who, why=f"{holder} asks for {admission.request}")
+            ledger.tx.add(lease, who=who, why=f"{str(holder).removesuffix('/')} asks for {admission.request}")
             settle(ledger)
             found = stored(ledger, lease.lease_id)
             if isinstance(found, Queued) and request.wait_budget == 0:

@@ -90,9 +90,10 @@ class FormOfMenu:
             self.log.warning("What %s may have of the allocator's menu is not known: %s", self._log_name, error)
             return None
 
-    async def _availability(self) -> Availability | None:
+    async def _availability(self, without: str | None = None) -> Availability | None:
+        """What is free, as if the lease `without` did not wait; None where that is not known."""
         try:
-            return await self._client().availability()
+            return await self._client().availability(without=without)
         except AllocatorError as error:
             self.log.warning("What is free on the GPUs is not known: %s", error)
             return None

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from mig_spawner.wire.queue import LeaseChange
 from tests.allocator.rig import Rig
 
 
@@ -52,7 +53,7 @@ async def test_nobody_can_tell_when_nothing_was_agreed(rig: Rig) -> None:
     assert offer is not None
     assert (offer.waiting, offer.first_end, offer.starts_between) == (2, None, None)
     assert offer.cannot_tell is not None
-    assert "no agreed end" in offer.cannot_tell
+    assert "without an agreed end" in offer.cannot_tell
 
 
 @pytest.mark.parametrize("profile", ["1g.10gb", "7g.80gb"])
@@ -61,3 +62,19 @@ async def test_what_is_free_says_nothing_of_waiting(rig: Rig, profile: str) -> N
     offer = (await rig.hub.availability()).offer(profile)
     assert offer is not None
     assert (offer.waiting, offer.first_end) == (0, None)
+
+
+async def test_what_one_who_waits_could_have_instead(rig: Rig) -> None:
+    await rig.node()
+    await rig.acquire("1", "1g.10gb")
+    waiting = await rig.acquire("2", "7g.80gb")
+    offer = (await rig.hub.availability()).offer("1g.10gb")
+    assert offer is not None
+    assert offer.free == 0, "to anybody else it would be given before who waits"
+    offers = await rig.hub.availability(without=waiting.lease_id)
+    instead, same = offers.offer("1g.10gb"), offers.offer("7g.80gb")
+    assert instead is not None
+    assert same is not None
+    assert (instead.free, same.free, same.waiting) == (6, 0, 0)
+    changed = await rig.hub.change(waiting.lease_id, LeaseChange(accelerator_partition_type="1g.10gb"))
+    assert changed.placement is not None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,27 +15,23 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser
 
+from tests.browser.chromium import chromium
 from tests.browser.desk import Demo, Desks
-from tests.controlplane.assets import in_ci
 from tests.controlplane.fixture import control_plane
 from tests.kube.referee import Referee, referee
 from tests.page.conftest import site_fixture
 from tests.page.test_layout import scene
 
-__all__ = ["control_plane", "referee", "scene", "site_fixture"]
+__all__ = ["chromium", "control_plane", "referee", "scene", "site_fixture"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 START_S: Final = 150
 
 MENU: Final = """
 - {id: cpu, display_name: CPU only, none: true, default: true, mem_limit: 512M}
 - {id: small, display_name: Small slice, description: First steps., profile: 1g.10gb, mem_limit: 1G}
-- {id: medium, display_name: Medium slice, profile: 2g.20gb, mem_limit: 1G}
-- {id: huge, display_name: Huge slice, profile: 7g.141gb, mem_limit: 1G}
-- {id: evil, display_name: "<b>Bold</b><script>document.title = 'stolen'</script>", profile: 3g.40gb, mem_limit: 1G}
 - {id: whole, display_name: Whole GPU, whole: true, mem_limit: 1G}
 """
 
@@ -102,18 +97,6 @@ def _printed(process: subprocess.Popen[bytes], log: Path) -> Demo:
     }
     url, password, names = (m[1] if m else pytest.fail(f"not printed: {text}") for m in found.values())
     return Demo(url, password, names.partition(" (")[0].split(", "))
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    if CHROMIUM is None:
-        give_up = pytest.fail if in_ci(os.environ) else pytest.skip
-        give_up("there is no Chromium on this machine (Debian: apt install chromium)")
-    arguments = ["--disable-gpu", "--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        await browser.close()
 
 
 @pytest.fixture

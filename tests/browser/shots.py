@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -29,6 +28,7 @@ from mig_spawner.wire.lease import LeaseDocument, LeaseRelease
 from tests.allocator.reshape.test_reshape import proposed, teaching, waiter
 from tests.allocator.rig import SERVICE_TOKEN, Rig
 from tests.allocator.test_usage import using
+from tests.browser.chromium import CHROMIUM
 from tests.page.site import Site, furnish, site
 
 SCHEMES: Final = ("light", "dark")
@@ -81,7 +81,7 @@ async def main(folder: Path, part: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         if part in ("all", "pages"):
             await _pages(browser, folder)
         if part in ("all", "demo"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from mig_spawner.allocator.auth import Role
-from mig_spawner.allocator.handlers.base import Handler, allow
+from mig_spawner.allocator.handlers.base import Handler, allow, query
+from mig_spawner.allocator.openapi.parameter import WITHOUT
 from mig_spawner.wire.availability import Availability as AvailabilityDocument
 from mig_spawner.wire.availability import TicketRequest
 
@@ -27,8 +28,10 @@ class Availability(Handler):
         self.set_status(204)
 
     @allow(Role.SERVICE, Role.TICKET, Role.READ)
+    @query(WITHOUT)
     async def get(self) -> None:
-        document: AvailabilityDocument = await self.context.run(self.context.leases.availability)
+        without = self.value(WITHOUT, "")
+        document: AvailabilityDocument = await self.context.run(lambda: self.context.leases.availability(without))
         content = document.model_dump_json(exclude={"as_of"}).encode()
         self.set_header("ETag", f'"{hashlib.sha256(content).hexdigest()[:20]}"')
         if self.check_etag_header():

@@ -31,6 +31,7 @@ _DAY: Final = r"\d{4}-\d{2}-\d{2}"
 _NUMBER: Final = r"^[0-9]{1,18}$"
 _KIND: Final = "|".join([*EventKind, AVAILABILITY])
 _QUEUE_CURSOR: Final = r"^-?[0-9]{1,3}\.[0-9]{1,17}\.[0-9a-f]{1,32}$"
+_LEASE_ID: Final = r"^[0-9a-f]{1,32}$"
 _LEASE_CURSOR: Final = r"^[0-9]{1,17}\.[0-9a-f]{1,32}$"
 
 
@@ -176,6 +177,13 @@ LIMIT: Final = Parameter(
     {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE},
     _whole(1, MAX_PAGE),
     f"a whole number from 1 to {MAX_PAGE}",
+)
+WITHOUT: Final = Parameter(
+    "without",
+    "The lease of one who waits: what is free as if it did not, which is what its holder could have instead.",
+    {"type": "string", "pattern": _LEASE_ID},
+    _text(_LEASE_ID),
+    "the lease_id of a lease",
 )
 LEASE_CURSOR: Final = Parameter(
     "cursor",

@@ -97,13 +97,17 @@ def agreed_end(ledger: Ledger, lease: Holding) -> datetime | None:
     return None if expires_at is None else max(expires_at + settle_after, ledger.now)
 
 
-def left_over(ledger: Ledger) -> list[tuple[GPUState, int]]:
-    """What somebody who came now could be placed on, all that is not kept for those who wait: one GPU of each kind, and how many."""
+def left_over(ledger: Ledger, without: str = "") -> list[tuple[GPUState, int]]:
+    """What somebody who came now could be placed on, all that is not kept for those who wait: one GPU of each kind, and how many.
+
+    Args:
+        without: a lease for which nothing is kept but what is earmarked.
+    """
     if not ledger.tx.queue_length():
         return ledger.kinds
     line = line_of(ledger)
     with closing(ledger.tx.queue()) as queue:
-        for _ in line.serve(within_quota(ledger, queue)):
+        for _ in line.serve(within_quota(ledger, (lease for lease in queue if lease.lease_id != without))):
             pass
     board, guards = line.board, line.guards
     apart = {*board.granted, *board.earmarks, *guards.places, *guards.avoided}

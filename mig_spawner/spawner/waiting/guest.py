@@ -49,7 +49,7 @@ class Guest:
     _entry: MenuEntry | None
     _offered: tuple[MenuEntry, ...] = ()
     _free: Availability | None = None
-    _availability: Callable[[], Awaitable[Availability | None]]
+    _availability: Callable[..., Awaitable[Availability | None]]
     _pod_seen: Callable[[], dict[str, Any] | None]
     _choose: Callable[..., Awaitable[MenuEntry]]
 
@@ -66,6 +66,7 @@ class Guest:
             checked=self.start_check,
             action=url_path_join(self.hub.base_url, PATH, *path) if here else "",
             script=url_path_join(self.hub.base_url, SCRIPT),
+            form=url_path_join(self.hub.base_url, "spawn", *path),
         )
 
     async def mig_change(self, choice: object) -> None:
@@ -115,7 +116,7 @@ class Guest:
         """While in line, know what else could be had."""
         while True:
             if self._keeper.waits:
-                self._free = await self._availability()
+                self._free = await self._availability(self._keeper.lease_id)
             await asyncio.sleep(_LOOK_S if self._free is not None else 1.0)
 
     def _tell_stage(self) -> None:

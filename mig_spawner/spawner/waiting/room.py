@@ -19,8 +19,9 @@ class Room:
     Attributes:
         action: where its forms are sent to; empty where the hub does not have our handlers.
         script: the URL of its script.
+        form: where to choose again after a start that failed.
         stages: the way from the click to the open server.
-        message: the last that was said.
+        message: the last that was said; `progress` how far it is, of 100.
         waits: there is a line to leave, or to ask something else in.
         now: other choices that could be had at once.
         others: all other choices.
@@ -30,7 +31,9 @@ class Room:
     action: str
     script: str
     stages: tuple[StageView, ...]
+    form: str = ""
     message: str = ""
+    progress: int = 0
     waits: bool = False
     now: tuple[ChoiceView, ...] = ()
     others: tuple[ChoiceView, ...] = ()
@@ -47,6 +50,7 @@ def room_view(
     checked: bool,
     action: str,
     script: str,
+    form: str = "",
 ) -> Room:
     """What the page shows.
 
@@ -65,8 +69,10 @@ def room_view(
     return Room(
         action=action,
         script=script,
+        form=form,
         stages=stages_of(events, gpu=gpu, checked=checked),
         message=str(events[-1]["message"]) if events else "",
+        progress=int(events[-1].get("progress") or 0) if events else 0,
         waits=waits,
         now=tuple(v for v in others if v.free),
         others=others,

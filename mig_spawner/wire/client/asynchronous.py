@@ -70,9 +70,9 @@ class AllocatorClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def availability(self) -> Availability:
-        """What is free now."""
-        return await self._run(verb.availability(self._peer))
+    async def availability(self, *, without: str | None = None) -> Availability:
+        """What is free now; with `without`, a `lease_id`, as if that one did not wait: what its holder could have instead."""
+        return await self._run(verb.availability(self._peer, without))
 
     async def menu(self, *, user: str | None = None, groups: Sequence[str] = ()) -> SeenMenu:
         """What the caller may have; with `user`, for the hub and admins, what that user may, being in these groups."""

@@ -59,8 +59,8 @@ class SyncAllocatorClient:
     def close(self) -> None:
         self._http.close()
 
-    def availability(self) -> Availability:
-        return self._run(verb.availability(self._peer))
+    def availability(self, *, without: str | None = None) -> Availability:
+        return self._run(verb.availability(self._peer, without))
 
     def menu(self, *, user: str | None = None, groups: Sequence[str] = ()) -> SeenMenu:
         """What the caller may have; with `user`, for the hub and admins, what that user may, being in these groups."""

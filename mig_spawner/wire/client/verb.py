@@ -15,8 +15,9 @@ from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 from mig_spawner.wire.reshape import ReshapeApproval, ReshapeDocument, ReshapeList, ReshapeRejection
 
 
-def availability(peer: Peer) -> Flow[Availability]:
-    return ask(peer, Call(Availability.model_validate_json, "GET", "availability"))
+def availability(peer: Peer, without: str | None = None) -> Flow[Availability]:
+    query = {} if without is None else {"without": without}
+    return ask(peer, Call(Availability.model_validate_json, "GET", "availability", query=query))
 
 
 def menu(peer: Peer, user: str | None, groups: Sequence[str]) -> Flow[SeenMenu]:

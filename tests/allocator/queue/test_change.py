@@ -29,7 +29,7 @@ async def test_a_change_keeps_the_place_in_line(rig: Rig) -> None:
     assert (changed.asked, changed.position, changed.queued_at) == ("4g.40gb", 1, first.queued_at)
     assert (await rig.state(second)).position == 2
     assert [row.why for row in rig.audit(first)] == [
-        "name-1/ asks for 7g.80gb",
+        "name-1 asks for 7g.80gb",
         "changed: it asks for 4g.40gb, priority 0",
     ]
 

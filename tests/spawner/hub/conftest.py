@@ -84,7 +84,7 @@ class Part:
     """A child process that can be killed and started again."""
 
     def __init__(self, name: str, arguments: list[str], env: dict[str, str], folder: Path) -> None:
-        self._arguments = [sys.executable, "-m", *arguments]
+        self.arguments = [sys.executable, "-m", *arguments]
         self.env = env
         self._folder = folder
         self.log = folder / f"{name}.log"
@@ -98,7 +98,7 @@ class Part:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTERHUB_", "MIG_", "COV_"))}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._arguments, cwd=self._folder, env={**clean, **self.env}, stdout=log, stderr=log
+                self.arguments, cwd=self._folder, env={**clean, **self.env}, stdout=log, stderr=log
             )
 
     def freeze(self) -> None:

@@ -6,32 +6,48 @@ import asyncio
 import socket
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
 
-_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+SERVER: Final = "<!DOCTYPE html><title>A notebook</title>"
+"""What stands for the page of a server."""
+_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
 class Front:
-    """Passes on what is below the allocator's path to the allocator, everything else to the hub, whatever the domain.
+    """Passes on what is below the allocator's path to the allocator, everything else to the hub, whatever the domain. Servers of people
+    are not passed on to: it answers for them.
 
     Attributes:
         port: where it listens.
+        away: it breaks every connection, as a network does that is gone.
     """
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
+        self.away = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def open(self, path: str, hub: str, allocator: str) -> None:
-        """Pass on from now: what is below this path to the allocator. The two URLs are without a path."""
-        self._path, self._hub, self._allocator = path, hub, allocator
+    def open(self, base: str, hub: str, allocator: str) -> None:
+        """Pass on from now; all of it is below this path. The two URLs are without a path."""
+        self._base, self._hub, self._allocator = base, hub, allocator
         self._thread.start()
         self._run(self._open())
+
+    def break_off(self) -> None:
+        """Nobody is answered any more, and who is being answered hears nothing more, until `away` is taken back."""
+        self.away = True
+        self._run(self._break())
+
+    async def _break(self) -> None:
+        for connection in self._runner.server.connections if self._runner.server else ():
+            if connection.transport is not None:
+                connection.transport.abort()
 
     def close(self) -> None:
         self._run(self._close())
@@ -55,7 +71,11 @@ class Front:
         await self._client.close()
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        to = self._allocator if request.path.startswith(self._path) else self._hub
+        if self.away and request.transport is not None:
+            request.transport.abort()
+        if request.path.startswith(f"{self._base}/user/"):
+            return web.Response(text=SERVER, content_type="text/html")
+        to = self._allocator if request.path.startswith(f"{self._base}/services/mig/") else self._hub
         async with self._client.request(
             request.method,
             f"{to}{request.raw_path}",
@@ -67,8 +87,9 @@ class Front:
             for name, value in answer.headers.items():
                 if name.lower() not in _HOP:
                     back.headers.add(name, value)
-            await back.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await back.write(chunk)
-            await back.write_eof()
+            with suppress(ConnectionError):  # who asked has gone
+                await back.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await back.write(chunk)
+                await back.write_eof()
             return back
