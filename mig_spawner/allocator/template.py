@@ -46,6 +46,7 @@ def environment(paths: Sequence[str] = ()) -> Environment:
         "countdown": words.countdown,
         "number": words.number,
         "gigabytes": words.gigabytes,
+        "percent": words.percent,
         "gpu_hours": words.gpu_hours,
     }
     made.globals["version"] = version

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
+from mig_spawner.wire.lease import ChoiceDocument
 from tests.page.site import Site, furnish, site
 
 ADMIN = [
@@ -69,10 +70,32 @@ async def test_many_leases_come_in_pages(site: Site) -> None:
 
 async def test_the_queue_says_the_order_and_why(site: Site) -> None:
     await furnish(site)
-    await site.own("gus", accelerator_partition_type="7g.80gb")
+    either = (ChoiceDocument(whole=True),)
+    await site.own("gus", accelerator_partition_type="7g.80gb", alternatives=either)
     rows = _rows(await _page(site, "admin/queue"))
-    assert [row[:2] for row in rows] == [["1", "fay/<b>x</b>"], ["2", "gus"]]
-    assert all("7g.80gb" in row[4] for row in rows)
+    assert [row[:3] for row in rows] == [["1", "fay/<b>x</b>", "7g.80gb"], ["2", "gus", "7g.80gb, or else a whole GPU"]]
+    assert all(row[4].startswith(("between 20", "at the latest about 20", "cannot be told: ")) for row in rows)
+    assert [row[5] for row in rows] == ["Nothing is free that would do."] * 2
+
+
+async def test_a_long_queue_comes_in_pages(site: Site) -> None:
+    for n in range(60):
+        await site.own(f"p{n}", accelerator_partition_type="1g.10gb")
+    first = await _page(site, "admin/queue")
+    link = first.select_one(".pages a[rel=next]")
+    assert link is not None
+    second = await _page(site, f"admin/queue{link['href']}")
+    rows = _rows(first) + _rows(second)
+    assert [row[:2] for row in rows] == [[str(n + 1), f"p{n}"] for n in range(60)]
+    async with site.http("root") as http:
+        assert (await http.get("admin/queue?after=nobody")).status_code == 400
+
+
+async def test_who_waits_reads_when_it_may_start(site: Site) -> None:
+    leases = await furnish(site)
+    about = (await _page(site, f"leases/{leases['queued'].lease_id}")).select_one("dl")
+    assert about is not None
+    assert "Expected start" in about.get_text()
 
 
 async def test_a_node_shows_what_should_be_beside_what_is(site: Site) -> None:
@@ -81,7 +104,7 @@ async def test_a_node_shows_what_should_be_beside_what_is(site: Site) -> None:
     placed = leases["active"].placement
     assert placed is not None
     where = (placed.gpu_uuid, f"{placed.start} to {placed.start + placed.size - 1}")
-    assert rows[where] == ["2g.20gb, for ann", "2g.20gb, 0 process(es)", "as intended"]
+    assert rows[where] == ["2g.20gb, for ann", "2g.20gb, 0 processes", "as intended"]
     assert rows["GPU-n1-1", "all"] == ["uncut, for bob/train", "uncut", "as intended"]
     foreign = _rows(await _page(site, "admin/nodes/n2"))
     assert {row[4] for row in foreign} == {"not ours, left alone"}
@@ -96,7 +119,7 @@ async def test_a_node_shows_what_is_still_to_be_made_and_destroyed(site: Site) -
     await site.rig.release(await site.rig.state(lease))
     await node.report()
     [row] = _rows(await _page(site, "admin/nodes/n1"))
-    assert row[2:] == ["nothing", "3g.40gb, 0 process(es)", "to be destroyed"]
+    assert row[2:] == ["nothing", "3g.40gb, 0 processes", "to be destroyed"]
 
 
 async def test_the_list_of_nodes_says_what_is_wrong(site: Site) -> None:
@@ -154,7 +177,7 @@ async def test_the_audit_is_newest_first_and_searched(site: Site) -> None:
     leases = await furnish(site)
     rows = _rows(await _page(site, "admin/audit"))
     assert len(rows) >= 10
-    assert rows[-1][4].startswith("ann/ asks for")
+    assert rows[-1][4].startswith("ann asks for")
     found = _rows(await _page(site, f"admin/audit?text={leases['whole'].lease_id}"))
     assert {row[2] for row in found} == {f"lease {leases['whole'].lease_id}"}
 

@@ -67,7 +67,7 @@ def test_partitions_of_an_admin_are_idle_only_when_that_is_known() -> None:
     notes = [piece.note for piece in gpu.pieces]
     assert notes == [
         "",
-        "2 process(es) run on it",
+        "2 processes on it",
         "whether a process runs on it is not known",
         "half-made: it has no compute instance",
     ]

@@ -12,7 +12,7 @@ from mig_spawner.allocator.document import NodeDocument, NodeList, node_document
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.page.fleet import drawn, occupants_on
 from mig_spawner.allocator.page.picture import GPUPicture
-from mig_spawner.allocator.page.words import holder_name
+from mig_spawner.allocator.page.words import holder_name, processes
 from mig_spawner.allocator.paging import page
 from mig_spawner.allocator.pool import pools_of
 from mig_spawner.allocator.refusal import refusal
@@ -149,7 +149,7 @@ def _actual(there: InstanceDocument) -> str:
     what = there.profile or f"profile {there.profile_id}"
     if there.mig_uuid is None:
         return f"{what}, half-made"
-    running = "unknown processes" if there.processes is None else f"{there.processes} process(es)"
+    running = "unknown processes" if there.processes is None else processes(there.processes)
     return f"{what}, {running}"
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from mig_spawner.allocator.page.words import processes
 from mig_spawner.domain.fleet import Device, GPUState
 from mig_spawner.domain.gpu import Placement
 from mig_spawner.wire.node import GPUDocument, Health, InstanceDocument
@@ -53,6 +54,7 @@ _WORDS: Final = {
     Kind.POD: "a pod without lease",
     Kind.FOREIGN: "used by others",
 }
+_LEASED: Final = (Kind.MAKING, Kind.READY, Kind.ACTIVE, Kind.RELEASING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class Piece:
     lease_id: str = ""
     until: datetime | None = None
     note: str = ""
+
+    @property
+    def leased(self) -> bool:
+        """It is somebody's by an open lease."""
+        return self.kind in _LEASED
 
     @property
     def slices(self) -> str:
@@ -191,7 +198,7 @@ def _standing(instance: InstanceDocument, device: Device | None) -> Piece:
     elif instance.processes is None:
         note = "whether a process runs on it is not known"
     elif instance.processes:
-        note = f"{instance.processes} process(es) run on it"
+        note = f"{processes(instance.processes)} on it"
     else:
         note = "no lease has it"
     return Piece(instance.start, instance.size, Kind.FOREIGN, what, note=note)

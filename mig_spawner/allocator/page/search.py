@@ -1,10 +1,9 @@
-"""Leases as an admin searches them, and the line of those who wait."""
+"""Leases as an admin searches them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Final
 
 from mig_spawner.allocator.document import lease_document
@@ -12,7 +11,7 @@ from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.page.words import holder_name
 from mig_spawner.allocator.paging import arrival, lease_cursor, page
 from mig_spawner.allocator.store.codec import grant_of, state_of
-from mig_spawner.domain.lease import Lease, Queued
+from mig_spawner.domain.lease import Lease
 from mig_spawner.wire.base import Document, Label
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
 
@@ -35,15 +34,6 @@ class LeaseListView:
     leases: tuple[LeaseDocument, ...]
     found: int
     after: str | None
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class QueueView:
-    """Those who wait, in the order in which they are served: the first of them, and how many there are."""
-
-    leases: tuple[LeaseDocument, ...]
-    length: int
     now: datetime
 
 
@@ -72,15 +62,3 @@ def _matches(lease: Lease, query: LeaseQuery) -> bool:
     where = [] if grant is None else [grant.node, grant.placement.gpu_uuid]
     named = [holder_name(lease.holder), lease.holder.user_id, lease.lease_id, str(lease.request), *where]
     return query.text.lower() in "\n".join(named).lower()
-
-
-def queue_view(ledger: Ledger) -> QueueView:
-    """The line, with the sentence that each of its people reads."""
-    queue = ledger.tx.queue()
-    first: list[Queued] = list(islice(queue, PAGE_LEASES))
-    queue.close()
-    return QueueView(
-        leases=tuple(lease_document(ledger, lease) for lease in first),
-        length=ledger.tx.queue_length(),
-        now=ledger.now,
-    )

@@ -10,7 +10,7 @@ from mig_spawner.allocator.page.fleet import MapQuery, MapView, map_view
 from mig_spawner.allocator.page.node import NodesView, NodeView, node_view, nodes_view
 from mig_spawner.allocator.page.own import ExtendView, LeaseView, OwnView, extend_view, lease_view, own_view
 from mig_spawner.allocator.page.past import AuditQuery, AuditView, EndedView, audit_view, ended_view
-from mig_spawner.allocator.page.search import LeaseListView, LeaseQuery, QueueView, lease_list_view, queue_view
+from mig_spawner.allocator.page.search import LeaseListView, LeaseQuery, lease_list_view
 from mig_spawner.allocator.page.usage import QuotaQuery, QuotaView, UsageQuery, UsageView, quota_view, usage_view
 from mig_spawner.allocator.service import Desk
 from mig_spawner.domain.rule import Person
@@ -52,9 +52,6 @@ class PageService:
 
     def leases(self, query: LeaseQuery) -> LeaseListView:
         return self._look(lambda ledger: lease_list_view(ledger, query))
-
-    def queue(self) -> QueueView:
-        return self._look(queue_view)
 
     def nodes(self, after: str) -> NodesView:
         return self._look(lambda ledger: nodes_view(ledger, after))

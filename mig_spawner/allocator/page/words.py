@@ -67,6 +67,16 @@ def number(value: float, digits: int = 0) -> Markup:
     return Markup('<data class="number" value="{}" data-digits="{}">{}</data>').format(text, digits, text)
 
 
+def percent(share: float) -> Markup:
+    """A share of a GPU, with one decimal where it has one."""
+    return number(share * 100, 0 if round(share * 100, 1) % 1 == 0 else 1) + Markup("&nbsp;%")
+
+
+def processes(count: int) -> str:
+    """`1 process`, `2 processes`."""
+    return "1 process" if count == 1 else f"{count} processes"
+
+
 def gigabytes(mib: float) -> Markup:
     """MiB as GB, one decimal below ten."""
     gb = mib / 1024

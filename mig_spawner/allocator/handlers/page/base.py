@@ -149,7 +149,7 @@ class PageHandler(Handler):
         template = self.context.templates.get_template("error.html")
         text = template.render(
             prefix=self.context.prefix,
-            path="",
+            path=self.request.path.removeprefix(self.context.prefix),
             who=self._shown_name,
             admin=self.caller is not None and self.caller.sees_all,
             hub=self._hub_url,

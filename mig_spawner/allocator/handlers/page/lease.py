@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from mig_spawner.allocator.handlers.page.base import Did, PageHandler, Question
 from mig_spawner.allocator.handlers.page.own import LeasePage
-from mig_spawner.allocator.page.search import LeaseQuery
+from mig_spawner.allocator.openapi.parameter import QUEUE_CURSOR
+from mig_spawner.allocator.page.search import PAGE_LEASES, LeaseQuery
+from mig_spawner.allocator.queue.view import Viewer
 from mig_spawner.domain.lease import EndReason
-from mig_spawner.wire.base import Document, Text
+from mig_spawner.wire.base import Document, Label, Text
 from mig_spawner.wire.lease import LeaseRelease, LeaseState
 
 
@@ -14,6 +16,12 @@ class Ending(Document):
     """The form with which an admin ends a lease. `message` is for its holder."""
 
     message: Text = ""
+
+
+class QueueQuery(Document):
+    """After whom the page of the queue begins."""
+
+    after: Label = ""
 
 
 class Leases(PageHandler):
@@ -52,4 +60,8 @@ class Queue(PageHandler):
     for_admins = True
 
     async def page(self, *names: str) -> None:
-        await self.show("admin/queue.html", view=await self.context.run(self.context.pages.queue))
+        after = self.asked(QueueQuery).after
+        place = QUEUE_CURSOR.parse([after]) if after else None
+        viewer = Viewer(self.principal.person, sees_all=True)
+        view = await self.context.run(lambda: self.context.queue.queue(viewer, after=place, limit=PAGE_LEASES))
+        await self.show("admin/queue.html", view=view, after=after)
