@@ -26,6 +26,7 @@ DEVICE: Final = "mig-spawner/device-uuid"
 GPU: Final = "mig-spawner/gpu-uuid"
 PLACEMENT: Final = "mig-spawner/placement"
 CUT: Final = "mig-spawner/cut"
+PICKED_BY_NODE: Final = "mig-spawner/picked-by-node"
 GRANTED_AT: Final = "mig-spawner/granted-at"
 EXPIRES_AT: Final = "mig-spawner/expires-at"
 REQUIRED: Final = (USER_ID, PROFILE, DEVICE, GPU, PLACEMENT)
@@ -50,6 +51,7 @@ class Claim:
         cut: the instance was made for this lease, so it is destroyed afterwards. What does not say so is left standing.
         granted_at: None where the pod does not say.
         expires_at: None for no limit.
+        picked_by_node: the device is the ledger's word alone: its node has given the pod that one, or another one like it.
     """
 
     holder: Holder
@@ -60,6 +62,7 @@ class Claim:
     cut: bool = False
     granted_at: datetime | None = None
     expires_at: datetime | None = None
+    picked_by_node: bool = False
 
     def __str__(self) -> str:
         place = self.placement
@@ -83,7 +86,8 @@ def parse_claim(annotations: Mapping[str, str], node: str | None) -> Claim:
         profile=ProfileName.parse(annotations[PROFILE]) if annotations[PROFILE] else None,
         device_uuid=_matching(annotations, DEVICE, _DEVICE)[0],
         node=node,
-        cut=_cut(annotations.get(CUT, "false")),
+        cut=_truth(annotations, CUT),
+        picked_by_node=_truth(annotations, PICKED_BY_NODE),
         granted_at=_moment(annotations, GRANTED_AT),
         expires_at=_moment(annotations, EXPIRES_AT),
     )
@@ -116,9 +120,11 @@ def _matching(annotations: Mapping[str, str], name: str, pattern: re.Pattern[str
     return match
 
 
-def _cut(text: str) -> bool:
+def _truth(annotations: Mapping[str, str], name: str) -> bool:
+    """What does not say so is not so."""
+    text = annotations.get(name, "false")
     if text not in _TRUTH:
-        raise InvalidRequest(f"its annotation {CUT} is neither true nor false")
+        raise InvalidRequest(f"its annotation {name} is neither true nor false")
     return _TRUTH[text]
 
 

@@ -7,7 +7,7 @@ same facts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -202,6 +202,18 @@ class Ledger:
             if self.tx.slot.stale.remnants:
                 self._view = None  # it has left something: to be read before anybody looks
         return after
+
+    def exchange(self, steps: Sequence[tuple[Holding, Holding, str]]) -> None:
+        """Write leases at other places than they had, all at once, each with why, and keep this view in step with it.
+
+        Raises:
+            SliceTaken: somebody else holds one of the places; nothing was written.
+        """
+        self.tx.exchange(steps, who=self.who)
+        for before, after, _ in steps:
+            self.steps.append((before, after))
+            self.facts.put_lease(after.lease_id, after)
+            self.tx.slot.stale.leases.discard(after.lease_id)
 
     def lease(self, lease_id: str) -> Lease | None:
         """A lease, open or closed."""

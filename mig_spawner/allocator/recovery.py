@@ -20,8 +20,8 @@ from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.store.base import Pod
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.fleet import Decision
-from mig_spawner.domain.gpu import Profile
-from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready
+from mig_spawner.domain.gpu import Placement, Profile
+from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Pick, Queued, Ready
 from mig_spawner.domain.request import SliceRequest, WholeRequest
 from mig_spawner.errors import StoreError
 from mig_spawner.wire.node import GPUDocument
@@ -62,6 +62,7 @@ def _take_up(ledger: Ledger, pod: Pod, unclear: str) -> None:
         raise _OrphanError("its lease has ended")
     if claim is None:
         raise _OrphanError(unclear)
+    claim = _given(ledger, pod, claim)
     decision = _shown(ledger, claim)
     queued = _queued(ledger, pod, claim, lease)
     decision = _free(ledger, claim, decision)
@@ -80,6 +81,19 @@ def _take_up(ledger: Ledger, pod: Pod, unclear: str) -> None:
     if pod.trouble:
         ledger.tx.put_pod(replace(pod, trouble=""))
         ledger.forget()
+
+
+def _given(ledger: Ledger, pod: Pod, claim: Claim) -> Claim:
+    """What a pod claims, on the device that its node is known to have given it in place of another one like it."""
+    device_uuid = pod.device_uuid
+    if claim.picked_by_node and device_uuid not in (None, claim.device_uuid):
+        for gpu_uuid in {gpu for gpu, node in ledger.owners.items() if node == claim.node}:
+            document = ledger.reported_gpu(claim.node or "", gpu_uuid)
+            for instance in () if document is None else document.instances:
+                if instance.mig_uuid is not None and instance.mig_uuid == device_uuid:
+                    place = Placement(gpu_uuid, instance.start, instance.size)
+                    return replace(claim, placement=place, device_uuid=instance.mig_uuid)
+    return claim
 
 
 def _shown(ledger: Ledger, claim: Claim) -> Decision:
@@ -133,6 +147,7 @@ def _queued(ledger: Ledger, pod: Pod, claim: Claim, lease: Lease | None) -> Queu
         request=WholeRequest() if claim.profile is None else SliceRequest(claim.profile),
         queued_at=granted_at,
         duration_s=None if claim.expires_at is None else max((claim.expires_at - granted_at).total_seconds(), 0.0),
+        pick=Pick.NODE if claim.picked_by_node else Pick.LEDGER,
     )
 
 

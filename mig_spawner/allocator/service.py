@@ -22,6 +22,7 @@ from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.menu.admission import Admission, admit, asker, asks_for_the_same
 from mig_spawner.allocator.naming import as_reported
 from mig_spawner.allocator.paging import Arrival, lease_cursor, moment
+from mig_spawner.allocator.pick import learn
 from mig_spawner.allocator.queue.forecasts import Forecasts
 from mig_spawner.allocator.queue.serve import serve_queue
 from mig_spawner.allocator.quota.check import refuse_over_quota
@@ -36,6 +37,7 @@ from mig_spawner.domain.lease import (
     EndReason,
     Granted,
     Lease,
+    Pick,
     PodFate,
     Queued,
     Ready,
@@ -194,6 +196,22 @@ class LeaseService:
         with self._desk.writing(who) as ledger:
             return lease_document(ledger, extend(ledger, stored(ledger, lease_id), duration))
 
+    def learn(self, lease_id: str, device_uuid: str, *, who: str) -> LeaseDocument:
+        """The node picked this device for a lease: from now on that is the one it has."""
+        with self._desk.writing(who) as ledger:
+            match stored(ledger, lease_id):
+                case Ready() | Active() as lease:
+                    learned = learn(ledger, lease, device_uuid)
+                    settle(ledger)
+                    return lease_document(ledger, learned)
+                case Queued() | Granted():
+                    raise refusal(
+                        ProblemCode.CONFLICT, "Nobody can have given it a device yet: its slice is not ready."
+                    )
+                case Releasing() | Closed() as lease:
+                    detail = lease_document(ledger, lease).detail
+                    raise refusal(ProblemCode.CONFLICT, f"This lease has ended. {detail}")
+
     def release(self, lease_id: str, release: LeaseRelease, *, who: str) -> LeaseDocument:
         """Give a lease back, or learn what one that was given back still waits for."""
         with self._desk.writing(who) as ledger:
@@ -251,6 +269,7 @@ def _arrival(request: LeaseRequest, admission: Admission, ledger: Ledger) -> Que
         priority=request.priority,
         groups=frozenset(request.groups),
         unattended=request.unattended,
+        pick=Pick.NODE if request.picked_by_node else Pick.LEDGER,
         choice=admission.choice,
         node=request.node,
         avoid=frozenset(state.gpu.gpu_uuid for node in set(request.avoid_nodes) for state in ledger.gpus_of(node)),

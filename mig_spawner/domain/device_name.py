@@ -20,6 +20,7 @@ from mig_spawner.errors import InvalidRequest
 PATTERN: Final = r"MIG-([A-Za-z0-9-]+|GPU-[A-Za-z0-9-]+/[0-9]{1,9}/[0-9]{1,9})"
 _OLDER: Final = re.compile(r"MIG-(GPU-[a-z0-9-]+)/([0-9]{1,9})/([0-9]{1,9})")
 _TWICE: Final = "MIG-GPU-gpu-"
+_PLUGIN: Final = re.compile(r"((?:MIG|GPU)-[A-Za-z0-9/-]{1,120})(?:::\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,12 @@ def older_name(name: str) -> OlderName | None:
     """What a name of the older form says; None for another one."""
     match = _OLDER.fullmatch(name)
     return None if match is None else OlderName(match[1], int(match[2]), int(match[3]))
+
+
+def of_plugin(resource_id: str) -> str | None:
+    """The device, or the GPU, that a device plugin calls so; a number follows where it shares one. None if it is no name of NVIDIA's."""
+    match = _PLUGIN.fullmatch(resource_id)
+    return None if match is None else match[1]
 
 
 def _none(name: str) -> InvalidRequest:

@@ -97,6 +97,17 @@ class PodFate(StrEnum):
     """It may still run, or may still appear. Unknown is not gone."""
 
 
+class Pick(StrEnum):
+    """Who picks the device that a container gets."""
+
+    LEDGER = "ledger"
+    """We do: a pod is made for the device of its lease."""
+    NODE = "node"
+    """Its node, among those like the one of the lease. Which one it became is not known yet."""
+    KNOWN = "known"
+    """Its node did, and the lease is on that one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lease:
     """What every lease has.
@@ -115,6 +126,7 @@ class _Lease:
         choice: the id of the menu's entry that it was asked by; empty for none.
         node: on this node alone; None for any.
         peak_memory_mib: the most memory its device was seen to use, MiB; None while that is not known.
+        pick: who picks its device.
     """
 
     lease_id: str
@@ -131,6 +143,7 @@ class _Lease:
     peak_memory_mib: int | None = None
     unattended: bool = False
     claimed_at: datetime | None = None
+    pick: Pick = Pick.LEDGER
 
     @property
     def choices(self) -> tuple[Request, ...]:
@@ -238,6 +251,8 @@ class Closed(_Lease):
 Lease = Queued | Granted | Ready | Active | Releasing | Closed
 Held = Granted | Ready | Active
 """The states from which a lease is given back."""
+Placed = Held | Releasing
+"""The states in which it has a place."""
 
 
 def _kept(lease: Lease) -> dict[str, Any]:
@@ -317,6 +332,15 @@ def extend(lease: Held, expires_at: datetime) -> Held:
     """It may be kept until then, which is later than was agreed."""
     duration_s = (expires_at - lease.grant.granted_at).total_seconds()
     return replace(lease, duration_s=duration_s, grant=replace(lease.grant, expires_at=expires_at))
+
+
+def relocate(lease: Placed, grant: Grant, device_uuid: str, pick: Pick) -> Placed:
+    """It is on another device than was granted, since nobody but its node could choose."""
+    match lease:
+        case Granted():
+            return replace(lease, grant=grant, pick=pick)
+        case Ready() | Active() | Releasing():
+            return replace(lease, grant=grant, device_uuid=device_uuid, pick=pick)
 
 
 def cancel(lease: Queued, reason: EndReason, now: datetime, message: str = "") -> Closed:

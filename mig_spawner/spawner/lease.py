@@ -138,6 +138,7 @@ class LeaseKeeper:
         groups: tuple[str, ...] = (),
         may_wait: Callable[[], None] = lambda: None,
         end_former: Callable[[], Awaitable[None]] | None = None,
+        picked_by_node: bool = False,
     ) -> LeaseDocument | None:
         """Ask and wait until the device is there; None if whoever waits wants to go on without one, see `change`.
 
@@ -148,11 +149,17 @@ class LeaseKeeper:
             groups: of the holder, at the hub.
             may_wait: called when it comes to waiting; refuses if too many wait.
             end_former: ends a pod that still lives on a lease of before.
+            picked_by_node: a device plugin picks the device, see `learn_device`.
 
         Raises:
             SpawnRefused: with a sentence and a reason. Cancelling is always possible and awaits nothing.
         """
-        about = {"wait_budget": budget_s, "avoid_nodes": avoid_nodes, "groups": groups}
+        about = {
+            "wait_budget": budget_s,
+            "avoid_nodes": avoid_nodes,
+            "groups": groups,
+            "picked_by_node": picked_by_node,
+        }
         self._body = self._asking(request, duration=duration_s, choice=choice, **about)
         wait = _Wait(budget_s)
         self._without = False
@@ -231,7 +238,7 @@ class LeaseKeeper:
                 if error.code in {ProblemCode.CONFLICT, ProblemCode.NOT_FOUND}:
                     raise invalid(_NO_MORE) from error
                 refuse(error)
-            kept = {"wait_budget": body.wait_budget, "avoid_nodes": body.avoid_nodes, "groups": body.groups}
+            kept = {name: getattr(body, name) for name in ("wait_budget", "avoid_nodes", "groups", "picked_by_node")}
             self._body = self._asking(entry.request, duration=entry.duration, choice=entry.id, **kept)
 
     async def _leave(self, lease_id: str) -> None:
@@ -239,6 +246,13 @@ class LeaseKeeper:
             await self._client().release(lease_id, LeaseRelease(reason=EndReason.CANCELLED, pod=PodFate.NONE))
         except AllocatorRefused as error:
             self._log.info("The lease %s had ended already when it was to be changed: %s", lease_id, error)
+
+    async def learn_device(self, device_uuid: str) -> None:
+        """Its node gave the pod this device. Raises what the client raises."""
+        if (lease_id := self.lease_id) is not None:
+            lease = await self._client().learn_device(lease_id, device_uuid)
+            if self.lease_id == lease_id:
+                self.lease = lease
 
     def debt(self) -> Debt:
         """What has to be given back, to be settled even after this keeper has forgotten it."""

@@ -101,7 +101,7 @@ def edit_pod(
         # GPU nodes are usually tainted to keep other pods away; who has a lease there may go there.
         spec.tolerations = [*(spec.tolerations or []), V1Toleration(key=_TAINT, operator="Exists")]
         pod.metadata.labels = {**(pod.metadata.labels or {}), LEASE_LABEL: lease.lease_id}
-        pod.metadata.annotations = {**(pod.metadata.annotations or {}), **_annotations(lease)}
+        pod.metadata.annotations = {**(pod.metadata.annotations or {}), **_annotations(lease, way)}
     return pod
 
 
@@ -128,7 +128,7 @@ def lease_of(labels: Mapping[str, str] | None) -> str | None:
     return (labels or {}).get(LEASE_LABEL) or None
 
 
-def _annotations(lease: LeaseDocument) -> dict[str, str]:
+def _annotations(lease: LeaseDocument, way: Injection) -> dict[str, str]:
     """Everything from which an allocator that has lost its ledger can write the lease down again."""
     placement = lease.placement
     if placement is None:
@@ -141,6 +141,7 @@ def _annotations(lease: LeaseDocument) -> dict[str, str]:
         "mig-spawner/gpu-uuid": placement.gpu_uuid,
         "mig-spawner/placement": f"{placement.start}:{placement.size}",
         "mig-spawner/cut": str(placement.cut).lower(),
+        "mig-spawner/picked-by-node": str(not way.tells_device).lower(),
         "mig-spawner/granted-at": placement.granted_at.isoformat(),
         "mig-spawner/expires-at": "" if placement.expires_at is None else placement.expires_at.isoformat(),
         "mig-spawner/user-id": lease.holder.user_id,

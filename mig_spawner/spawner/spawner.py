@@ -39,6 +39,7 @@ from mig_spawner.spawner.injection.trait import InjectionTraits
 from mig_spawner.spawner.lease import CUT_S, GRACE_S, OUTAGE_S, RENEW_S, LeaseKeeper
 from mig_spawner.spawner.menu import MAX_NAME, groups_of
 from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
+from mig_spawner.spawner.picked import Picked
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
 from mig_spawner.spawner.release import (
@@ -75,6 +76,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._keeper = LeaseKeeper(self._client, self._mig_holder, self.log)
+        self._picked = Picked(self._keeper, self.log)
         self._progress = Progress()
         self._moves = Moves(0)
         self._entry: MenuEntry | None = None
@@ -83,7 +85,6 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         self._base_start_timeout: int | None = None
         self._started_here = False
         self._lease_known = False
-        self._device_learned = False
         self._given_back = True
         self._suggested: str | None = None
         self._begin_sweep()
@@ -115,7 +116,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         self._creation = Creation.NONE
         if self._progress.closed:
             self._progress = Progress()
-        self._started_here, self._lease_known, self._device_learned, self._given_back = True, False, False, False
+        self._started_here, self._lease_known, self._given_back = True, False, False
         self._moves = Moves(self.unschedulable_timeout)
         base = self.start_timeout
         future: asyncio.Future[str] = super().start()
@@ -156,6 +157,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         while True:
             try:
                 url: str = await self._moves.watch(super()._start(), self._unplaced)
+                await self._picked.hear(self.mig_injection, self._pod_seen())
                 if self.start_check:
                     await self._see_it_checked(url)
                 self._moves.progress.say("The server is about to answer.", 90, Stage.OPEN)
@@ -245,6 +247,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
                 groups=groups_of(self.user),
                 may_wait=self._stand_in_line,
                 end_former=lambda: end_former_pod(self._slot(), self.log),
+                picked_by_node=not self.mig_injection.tells_device,
             )
         except SpawnRefused as error:
             if not moves.left:
@@ -300,7 +303,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         if status is not None:
             return None if self._creation is Creation.TRIED else status
         self._adopt_from_pod()
-        self._learn_device()
+        self._picked.hear_soon(self.mig_injection, self._pod_seen())
         if self._keeper.lost is not None:
             self.log.warning(
                 "The lease of %s has ended (%s), so its server is stopped.", self._log_name, self._keeper.lost.reason
@@ -326,12 +329,6 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         pods = self.pod_reflector.pods if self.pod_reflector is not None else {}
         found: dict[str, Any] | None = pods.get(f"{self.namespace}/{self.pod_name}")
         return found
-
-    def _learn_device(self) -> None:
-        """Where somebody else picked the device: say once which one it is, if it is not the one in the ledger."""
-        lease, pod = self._keeper.lease, self._pod_seen()
-        if lease is not None and pod is not None and not self._device_learned:
-            self._device_learned = self._injector().learn(pod, lease)
 
     # --- ending -------------------------------------------------------------------------------------------------
 

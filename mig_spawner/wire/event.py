@@ -25,6 +25,8 @@ class EventKind(StrEnum):
     """The device is there."""
     ACTIVE = "active"
     """Its holder has taken it."""
+    MOVED = "moved"
+    """It is on another device than before: its node picked that one, or gave its own to somebody else."""
     EXPIRING = "expiring"
     """Its time is over soon. Told once for each end that was agreed."""
     ENDED = "ended"

@@ -182,6 +182,7 @@ class LeaseRequest(WaysOfAsking):
         unattended: nobody stands by: when its slice is ready it is offered until `claim_until`, and passes on if it is not claimed
             by then. Asking again without this claims it at once.
         groups: the holder's groups at the hub, said by the hub. Of a person who asks, the hub is asked instead.
+        picked_by_node: a device plugin on the node picks its device among those like it, and whoever learns which one says so.
     """
 
     model_config = ConfigDict(json_schema_extra={"not": SEVERAL_WAYS})
@@ -196,6 +197,7 @@ class LeaseRequest(WaysOfAsking):
     choice: MenuChoice = ""
     groups: Annotated[tuple[Name, ...], Field(max_length=MAX_GROUPS)] = ()
     unattended: bool = False
+    picked_by_node: bool = False
 
     def alternatives_to_domain(self) -> tuple[Request, ...]:
         return tuple(choice.to_domain() for choice in self.alternatives)
@@ -301,6 +303,7 @@ class LeaseDocument(Answer):
         choice: the id of the menu's entry that it was asked by; empty for none.
         placement: from Granted on.
         device_uuid: from Ready on: what the container must see.
+        device_known: false where the node picks the device, and it is not known yet whether it is this one or another like it.
         position: place in the queue, 1 is next; only while Queued.
         starts_between: when it will be granted, as far as can be told; only while Queued.
         cannot_tell: why there is no `starts_between`, a sentence; only while Queued.
@@ -323,6 +326,7 @@ class LeaseDocument(Answer):
     granted_choice: int | None = None
     placement: PlacementDocument | None = None
     device_uuid: str | None = None
+    device_known: bool = True
     position: int | None = None
     queue_length: int | None = None
     starts_between: RangeDocument | None = None

@@ -73,6 +73,13 @@ class Cluster:
     async def phase(self, name: str, phase: str) -> None:
         await self.core.patch_namespaced_pod_status(name, self.namespace, {"status": {"phase": phase}})
 
+    async def give(self, name: str, resource_id: str) -> None:
+        """A device plugin gave a pod this, and the kubelet says so."""
+        given = [{"name": "nvidia.com/mig-1g.10gb", "resources": [{"resourceID": resource_id, "health": "Healthy"}]}]
+        container = {"name": "notebook", "image": "a", "imageID": "a", "ready": True, "restartCount": 0}
+        status = {"containerStatuses": [{**container, "allocatedResourcesStatus": given}]}
+        await self.core.patch_namespaced_pod_status(name, self.namespace, {"status": status})
+
     async def delete(self, name: str) -> None:
         await self.core.delete_namespaced_pod(name, self.namespace, grace_period_seconds=0)
 

@@ -65,6 +65,15 @@ async def test_pods_with_a_lease_are_listed(cluster: Cluster, listings: Listings
     await listings.show({"lease-2": "MIG-2", "lease-3": None})
 
 
+async def test_what_the_kubelet_gave_a_pod_counts_and_not_what_its_lease_said(
+    cluster: Cluster, listings: Listings
+) -> None:
+    await cluster.pod("one", "lease-1", annotations={DEVICE: "MIG-1"})
+    await listings.show({"lease-1": "MIG-1"})
+    await cluster.give("one", "MIG-2::0")
+    await listings.show({"lease-1": "MIG-2"})
+
+
 async def test_a_pod_that_has_ended_is_gone(cluster: Cluster, listings: Listings) -> None:
     await cluster.pod("one", "lease-1")
     await listings.show({"lease-1": None})

@@ -385,4 +385,4 @@ def test_an_origin_that_is_none_is_refused_at_the_start(text: str) -> None:
 
 
 def test_kinds_are_a_closed_set() -> None:
-    assert set(EventKind) == {"queued", "granted", "ready", "active", "expiring", "ended", "closed"}
+    assert set(EventKind) == {"queued", "granted", "ready", "active", "moved", "expiring", "ended", "closed"}

@@ -41,6 +41,17 @@ async def test_a_limit_is_a_request_as_well(cluster: Cluster) -> None:
     assert pod.spec.containers[0].resources.requests == {MIG: "1", "cpu": "1"}
 
 
+async def test_the_status_names_what_a_device_plugin_gave(cluster: Cluster) -> None:
+    await cluster.create_pod(resources={"limits": {MIG: "1"}})
+    container = {"name": "notebook", "image": "a", "imageID": "a", "ready": True, "restartCount": 0}
+    given = [{"name": MIG, "resources": [{"resourceID": "MIG-1", "health": "Healthy"}]}]
+    status = {"status": {"containerStatuses": [{**container, "allocatedResourcesStatus": given}]}}
+    await cluster.core.patch_namespaced_pod_status("one", cluster.namespace, status)
+    pod = await cluster.core.read_namespaced_pod("one", cluster.namespace)
+    [resource] = pod.status.container_statuses[0].allocated_resources_status
+    assert [(r.resource_id, r.health) for r in resource.resources] == [("MIG-1", "Healthy")]
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -227,7 +227,7 @@ async def make_spawner(
     """Makes spawners without a hub, for the person `ada`, with the menu of these tests."""
 
     def make(**traits: Any) -> MIGSpawner:
-        user = Someone(traits.pop("user_name", "ada"), 7)
+        user = Someone(traits.pop("user_name", "ada"), traits.pop("user_id", 7))
         return MIGSpawner(_mock=True, user=user, **{"menu": menu, "allocator_token": "a-secret-token", **traits})
 
     yield make

@@ -71,6 +71,7 @@ def test_a_leased_pod_is_pinned_labelled_and_described(lease: MakeLease) -> None
         "mig-spawner/device-uuid": "MIG-1111",
         "mig-spawner/gpu-uuid": "GPU-1",
         "mig-spawner/placement": "2:1",
+        "mig-spawner/picked-by-node": "false",
         "mig-spawner/cut": "false",
         "mig-spawner/granted-at": "2026-01-01T00:00:00+00:00",
         "mig-spawner/expires-at": "",

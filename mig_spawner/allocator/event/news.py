@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from mig_spawner.allocator.document import lease_document
 from mig_spawner.allocator.ledger import Ledger
 from mig_spawner.allocator.store.base import Store
+from mig_spawner.allocator.store.codec import grant_of
 from mig_spawner.allocator.store.outbox import News
 from mig_spawner.domain.lease import Active, Closed, Granted, Lease, Queued, Ready, Releasing
 from mig_spawner.wire.event import EventKind
@@ -43,6 +44,9 @@ def forget(store: Store, kept: timedelta) -> int:
 
 
 def _kinds(before: Lease, after: Lease) -> Iterator[EventKind]:
+    held, holds = grant_of(before), grant_of(after)
+    if held is not None and holds is not None and held.placement != holds.placement:
+        yield EventKind.MOVED
     match after:
         case Queued():
             if isinstance(before, Granted):

@@ -15,7 +15,7 @@ from mig_spawner.allocator.handlers.base import Handler, NotFound
 from mig_spawner.allocator.handlers.context import Context
 from mig_spawner.allocator.handlers.event import Events
 from mig_spawner.allocator.handlers.health import Healthz, MetricsHandler, Readyz
-from mig_spawner.allocator.handlers.lease import Extend, Lease, Leases, Release, ReleaseHolder, Renew
+from mig_spawner.allocator.handlers.lease import Device, Extend, Lease, Leases, Release, ReleaseHolder, Renew
 from mig_spawner.allocator.handlers.menu import MenuHandler
 from mig_spawner.allocator.handlers.node import Cordon, Desired, Drain, Node, Nodes, Uncordon
 from mig_spawner.allocator.handlers.openapi import OpenAPI
@@ -44,6 +44,7 @@ API: Final[Sequence[tuple[str, type[Handler]]]] = (
     ("leases/{id}/claim", Claim),
     ("leases/{id}/renew", Renew),
     ("leases/{id}/extend", Extend),
+    ("leases/{id}/device", Device),
     ("leases/{id}/release", Release),
     ("queue", Queue),
     ("nodes", Nodes),

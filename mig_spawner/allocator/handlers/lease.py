@@ -1,4 +1,4 @@
-"""`api/v1/leases…`: acquire, read, change, renew, extend, release."""
+"""`api/v1/leases…`: acquire, read, change, renew, extend, learn the device, release."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from mig_spawner.allocator.service import Seen
 from mig_spawner.allocator.store.base import Progress
 from mig_spawner.domain.lease import EndReason, PodFate
 from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest, LeaseState
+from mig_spawner.wire.pick import DevicePick
 from mig_spawner.wire.problem import ProblemCode
 from mig_spawner.wire.queue import LeaseChange
 
@@ -190,6 +191,16 @@ class Extend(LeaseHandler):
         await self.read(lease_id)
         who = self.principal.who
         self.answer(await self.call(lambda: self.context.leases.extend(lease_id, duration, who=who)))
+
+
+class Device(LeaseHandler):
+    """Which device a node gave to the pod of a lease."""
+
+    @allow(Role.SERVICE)
+    async def post(self, lease_id: str) -> None:
+        device_uuid = self.parsed(DevicePick).device_uuid
+        who = self.principal.who
+        self.answer(await self.call(lambda: self.context.leases.learn(lease_id, device_uuid, who=who)))
 
 
 class Release(LeaseHandler):

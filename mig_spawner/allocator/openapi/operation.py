@@ -13,6 +13,7 @@ from mig_spawner.wire.availability import Availability, Ticket, TicketRequest
 from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeDrain, NodeReport
+from mig_spawner.wire.pick import DevicePick
 from mig_spawner.wire.problem import ProblemCode
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument
 from mig_spawner.wire.quota import QuotaList, Usage
@@ -124,6 +125,13 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         LeaseDocument,
         LeaseExtension,
         (ProblemCode.CONFLICT, ProblemCode.NOT_ON_MENU, ProblemCode.NOT_OFFERED, ProblemCode.QUOTA),
+    ),
+    ("leases/{id}/device", "post"): Operation(
+        "learnDevice",
+        "Where the node picks the device: the one that it gave to the pod of a lease. Doing it twice does no harm.",
+        LeaseDocument,
+        DevicePick,
+        (ProblemCode.CONFLICT,),
     ),
     ("leases/{id}/release", "post"): Operation(
         "releaseLease", "Give a lease back. Doing it twice does no harm.", LeaseDocument, LeaseRelease

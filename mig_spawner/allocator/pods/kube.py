@@ -18,6 +18,7 @@ from kubernetes_asyncio.client.exceptions import ApiException
 
 from mig_spawner.allocator.claim import DEVICE, Claim, device_in, parse_claim
 from mig_spawner.allocator.pods.base import LEASE_LABEL, PodListing, PodSighting
+from mig_spawner.domain.device_name import of_plugin
 from mig_spawner.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ def _sighting(pod: Any) -> PodSighting:
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         phase=pod.status.phase or "Unknown",
-        device_uuid=device_in(annotations.get(DEVICE)) or _injected(pod),
+        device_uuid=_given(pod) or device_in(annotations.get(DEVICE)) or _injected(pod),
         claim=claim,
         unclear=unclear,
     )
@@ -132,6 +133,16 @@ def _claim(annotations: dict[str, str], node: str | None) -> tuple[Claim | None,
         return parse_claim(annotations, node), ""
     except InvalidRequest as error:
         return None, str(error)
+
+
+def _given(pod: Any) -> str | None:
+    """The device that a device plugin gave it, where the kubelet says so (Kubernetes 1.36)."""
+    for status in pod.status.container_statuses or ():
+        for resource in status.allocated_resources_status or ():
+            for given in resource.resources or ():
+                if (device := of_plugin(given.resource_id)) is not None:
+                    return device
+    return None
 
 
 def _injected(pod: Any) -> str | None:

@@ -11,7 +11,7 @@ holder has two open leases (`HolderHasLease`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -234,6 +234,16 @@ class Transaction(Outbox, Plans, Post, History, Reshapes, ABC):
         Raises:
             SliceTaken: a slice of the placement is held; nothing of the step was written.
             InvalidTransition: the stored lease is not in the state of `before`.
+        """
+
+    @abstractmethod
+    def exchange(self, steps: Sequence[tuple[Holding, Holding, str]], *, who: str) -> None:
+        """Write leases at other places than they had, all at once, so that one may have the place of another; an audit row each, with the
+        reason that stands beside it. None of them is cut for its lease, and each stays in its state.
+
+        Raises:
+            SliceTaken: a slice of a new place is held by somebody else; nothing was written.
+            InvalidTransition: a stored lease is not in the state it is thought to be in.
         """
 
     @abstractmethod

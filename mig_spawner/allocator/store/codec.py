@@ -18,6 +18,7 @@ from mig_spawner.domain.lease import (
     Granted,
     Holder,
     Lease,
+    Pick,
     PodFate,
     Queued,
     Ready,
@@ -95,6 +96,7 @@ def to_row(lease: Lease) -> dict[str, Any]:
         "groups": json.dumps(sorted(lease.groups)),
         "choice": lease.choice,
         "only_node": lease.node,
+        "pick": lease.pick.value,
         **_grant_row(grant_of(lease)),
     }
     match lease:
@@ -178,6 +180,7 @@ def from_row(row: RowMapping) -> Lease:
         "peak_memory_mib": row["peak_memory_mib"],
         "unattended": row["unattended"],
         "claimed_at": row["claimed_at"],
+        "pick": Pick(row["pick"]),
     }
     match row["state"]:
         case "queued":
@@ -264,6 +267,7 @@ def claim_to_text(claim: Claim | None) -> str | None:
             "device_uuid": claim.device_uuid,
             "node": claim.node,
             "cut": claim.cut,
+            "picked_by_node": claim.picked_by_node,
             "granted_at": None if claim.granted_at is None else claim.granted_at.isoformat(),
             "expires_at": None if claim.expires_at is None else claim.expires_at.isoformat(),
         }
@@ -282,6 +286,7 @@ def claim_from_text(text: str | None) -> Claim | None:
         device_uuid=row["device_uuid"],
         node=row["node"],
         cut=row["cut"],
+        picked_by_node=row.get("picked_by_node", False),
         granted_at=None if row["granted_at"] is None else datetime.fromisoformat(row["granted_at"]),
         expires_at=None if row["expires_at"] is None else datetime.fromisoformat(row["expires_at"]),
     )

@@ -105,6 +105,7 @@ lease = Table(
     Column("unattended", Boolean, nullable=False, server_default=false()),
     Column("claimed_at", Moment),
     Column("message", Text),
+    Column("pick", String(8), nullable=False, server_default="ledger"),
     CheckConstraint("open = (state <> 'closed')", name="open_until_closed"),
     CheckConstraint("(state IN ('queued', 'closed')) OR gpu_uuid IS NOT NULL", name="placed_when_granted"),
     sqlite_autoincrement=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -145,6 +145,16 @@ class SQLTransaction(SQLNodes, SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLResh
         if self._connection.execute(s.MOVE_LEASE, to_row(after) | key).rowcount != 1:
             raise InvalidTransition(f"Lease {before.lease_id} is not {state_of(before)} any more.")
 
+    def exchange(self, steps: Sequence[tuple[Holding, Holding, str]], *, who: str) -> None:
+        with self._connection.begin_nested():
+            for before, _, _ in steps:
+                self._free(before.grant.placement)
+            for before, after, _ in steps:
+                self._replace(before, after)
+                self._take(after)
+        for before, after, why in steps:
+            self._audit(before.lease_id, who, state_of(before), state_of(after), why)
+
     def restore(self, lease: Active, *, who: str, why: str) -> None:
         with self._connection.begin_nested():
             self._insert(lease)
@@ -160,7 +170,7 @@ class SQLTransaction(SQLNodes, SQLOutbox, SQLPlans, SQLPost, SQLHistory, SQLResh
         except IntegrityError as error:
             raise HolderHasLease(f"{lease.holder} has an open lease already.") from error
 
-    def _take(self, after: Granted | Active) -> None:
+    def _take(self, after: Holding) -> None:
         place = after.grant.placement
         rows = [{"gpu_uuid": place.gpu_uuid, "memory_slice": i, "lease_id": after.lease_id} for i in place.slices]
         try:

@@ -12,12 +12,12 @@ from typing import ClassVar, Final
 
 from kubernetes_asyncio.client import V1Container, V1Pod, V1ResourceRequirements
 
+from mig_spawner.domain.device_name import of_plugin
 from mig_spawner.errors import InvalidRequest
 from mig_spawner.spawner.container import VISIBLE, resources_of
 from mig_spawner.spawner.injection.base import Device, Injection, Manifest, containers_of, env_of
 
 _PREFIX: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9._-]*")
-_DEVICE: Final = re.compile(r"(?P<uuid>(?:MIG|GPU)-[A-Za-z0-9/-]+)(?:::\d+)?")
 
 
 class DevicePluginInjection(Injection):
@@ -73,7 +73,7 @@ class DevicePluginInjection(Injection):
         for status in sorted(statuses, key=lambda s: s.get("name") != "notebook")[:1]:
             for resource in status.get("allocatedResourcesStatus") or []:
                 for given in resource.get("resources") or []:
-                    match = _DEVICE.fullmatch(str(given.get("resourceID")))
-                    if match is not None:
-                        return match["uuid"]
+                    device = of_plugin(str(given.get("resourceID")))
+                    if device is not None:
+                        return device
         return None

@@ -95,19 +95,6 @@ class Injector:
                     raise TimeoutError(str(error)) from error
             await asyncio.sleep(_AGAIN_S)
 
-    def learn(self, pod: Mapping[str, Any], lease: LeaseDocument) -> bool:
-        """Where somebody else picks the device: say which one it is if it is not the one in the ledger. True once it is known."""
-        given = self.way.learned(pod)
-        if given is not None and given != lease.device_uuid:
-            self.log.info(
-                "The kubelet gave %s to the pod %s; its lease %s was on %s, another one like it.",
-                given,
-                self.slot.name,
-                lease.lease_id,
-                lease.device_uuid,
-            )
-        return given is not None
-
     def _translate(self, companion: Companion, error: ApiException) -> NoReturn:
         what = f"{companion.plural}.{companion.group}"
         if error.status == 404:

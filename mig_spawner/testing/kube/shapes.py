@@ -21,8 +21,9 @@ _OBJECTS = _words(
 _UNREAD_OBJECTS = _words("allocatable attributes binaryData capacity data fieldsV1 hard limits requests used")
 _STRING_MAPS = _words("annotations labels nodeSelector stringData")
 _OBJECT_LISTS = _words(
-    "conditions containerStatuses containers env envFrom imagePullSecrets initContainers managedFields matchExpressions"
-    " matchFields nodeSelectorTerms ownerReferences ports rules subjects taints tolerations volumeMounts volumes"
+    "allocatedResourcesStatus conditions containerStatuses containers env envFrom imagePullSecrets initContainers"
+    " managedFields matchExpressions matchFields nodeSelectorTerms ownerReferences ports rules subjects taints"
+    " tolerations volumeMounts volumes"
 )
 _STRING_LISTS = _words("accessModes apiGroups args command finalizers resourceNames values verbs")
 _STRINGS = _words(
@@ -61,8 +62,7 @@ def _expected(parent: str, key: str, value: Any) -> str | None:
     if is_object and not isinstance(value, dict):
         return "an object"
     if key == "resources":
-        is_right = _is_list_of(value, str) if parent == "rules" else isinstance(value, dict)
-        return None if is_right else "a list of strings" if parent == "rules" else "an object"
+        return _expected_resources(parent, value)
     if key in _OBJECT_LISTS and not _is_list_of(value, dict):
         return "a list of objects"
     if key in _STRING_LISTS and not _is_list_of(value, str):
@@ -74,6 +74,17 @@ def _expected(parent: str, key: str, value: Any) -> str | None:
     if key in _NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
         return "a whole number"
     return None
+
+
+def _expected_resources(parent: str, value: Any) -> str | None:
+    """Of a container, of a role's rule, or what a device plugin gave a container."""
+    match parent:
+        case "rules":
+            return None if _is_list_of(value, str) else "a list of strings"
+        case "allocatedResourcesStatus":
+            return None if _is_list_of(value, dict) else "a list of objects"
+        case _:
+            return None if isinstance(value, dict) else "an object"
 
 
 def _is_list_of(value: Any, kind: type) -> bool:

@@ -137,6 +137,10 @@ class AllocatorClient:
         """Keep a lease for longer, as far as menu and quotas allow."""
         return await self._run(verb.extend(self._peer, lease_id, extension))
 
+    async def learn_device(self, lease_id: str, device_uuid: str) -> LeaseDocument:
+        """Where the node picks the device: this one it gave to the pod of a lease. For the hub only."""
+        return await self._run(verb.learn_device(self._peer, lease_id, device_uuid))
+
     async def release(self, lease_id: str, release: LeaseRelease) -> LeaseDocument:
         """Give a lease back. Doing it twice does no harm; the answer says what it still waits for."""
         return await self._run(verb.release(self._peer, lease_id, release))

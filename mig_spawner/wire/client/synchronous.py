@@ -104,6 +104,9 @@ class SyncAllocatorClient:
     def extend(self, lease_id: str, extension: LeaseExtension) -> LeaseDocument:
         return self._run(verb.extend(self._peer, lease_id, extension))
 
+    def learn_device(self, lease_id: str, device_uuid: str) -> LeaseDocument:
+        return self._run(verb.learn_device(self._peer, lease_id, device_uuid))
+
     def release(self, lease_id: str, release: LeaseRelease) -> LeaseDocument:
         return self._run(verb.release(self._peer, lease_id, release))
 

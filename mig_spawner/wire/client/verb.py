@@ -10,6 +10,7 @@ from mig_spawner.wire.client.flow import Call, Flow, Peer, ask
 from mig_spawner.wire.lease import LeaseDocument, LeaseExtension, LeaseList, LeaseRelease, LeaseRequest
 from mig_spawner.wire.menu.seen import SeenMenu
 from mig_spawner.wire.node import DesiredNode, NodeReport
+from mig_spawner.wire.pick import DevicePick
 from mig_spawner.wire.queue import ExplainDocument, LeaseChange, QueueDocument, QueueEntry
 from mig_spawner.wire.quota import QuotaList, Usage, UsageKey
 from mig_spawner.wire.reshape import ReshapeApproval, ReshapeDocument, ReshapeList, ReshapeRejection
@@ -91,6 +92,11 @@ def renew(peer: Peer, lease_id: str) -> Flow[LeaseDocument]:
 
 def extend(peer: Peer, lease_id: str, how: LeaseExtension) -> Flow[LeaseDocument]:
     return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/extend", how))
+
+
+def learn_device(peer: Peer, lease_id: str, device_uuid: str) -> Flow[LeaseDocument]:
+    pick = DevicePick(device_uuid=device_uuid)
+    return ask(peer, Call(LeaseDocument.model_validate_json, "POST", f"leases/{_part(lease_id)}/device", pick))
 
 
 def release(peer: Peer, lease_id: str, how: LeaseRelease) -> Flow[LeaseDocument]:

@@ -13,7 +13,7 @@ from mig_spawner.allocator.store.sql import SQLStore
 from mig_spawner.domain import lease as transition
 from mig_spawner.domain.fleet import Decision
 from mig_spawner.domain.gpu import GPU, Placement
-from mig_spawner.domain.lease import Active, EndReason, Granted, Holder, Lease, PodFate, Queued
+from mig_spawner.domain.lease import Active, EndReason, Granted, Holder, Lease, Pick, PodFate, Queued
 from mig_spawner.domain.profile import ProfileName
 from mig_spawner.domain.request import DeviceRequest, MemoryRequest, Request, SliceRequest, WholeRequest
 from mig_spawner.errors import HolderHasLease, InvalidTransition, SliceTaken
@@ -54,7 +54,14 @@ def _move(tx: Transaction, before: Lease, after: Lease) -> None:
 )
 def test_every_state_is_read_back_as_it_was_written(store: SQLStore, request_: Request) -> None:
     queued = _queued(
-        "a", request_, avoid=frozenset({"GPU-7"}), wait_until=NOW, duration_s=5.5, alternatives=(request_,), priority=-7
+        "a",
+        request_,
+        avoid=frozenset({"GPU-7"}),
+        wait_until=NOW,
+        duration_s=5.5,
+        alternatives=(request_,),
+        priority=-7,
+        pick=Pick.NODE,
     )
     granted = _granted(queued, choice=1)
     ready = transition.make_ready(granted, "MIG-1", NOW)
@@ -73,6 +80,28 @@ def test_every_state_is_read_back_as_it_was_written(store: SQLStore, request_: R
     with store.reading() as tx:
         assert tx.lease("a") == closed
         assert [row.after for row in tx.audit("a")] == ["queued", "granted", "ready", "active", "releasing", "closed"]
+
+
+def test_two_change_places_at_once_or_not_at_all(store: SQLStore) -> None:
+    with store.writing() as tx:
+        leases = []
+        for lease_id, start in (("a", 0), ("b", 4)):
+            queued = _add(tx, _queued(lease_id))
+            granted = _granted(queued, start, cut=False)
+            _move(tx, queued, granted)
+            leases.append(granted)
+    a, b = leases
+    swapped = [replace(a, grant=b.grant), replace(b, grant=a.grant)]
+    with pytest.raises(SliceTaken), store.writing() as tx:
+        tx.exchange([(a, swapped[0], "alone")], who="test")
+    with store.writing() as tx:
+        with pytest.raises(SliceTaken):
+            tx.exchange([(a, swapped[0], "alone")], who="test")
+        assert tx.holding() == [a, b]
+        tx.exchange([(a, swapped[0], "one"), (b, swapped[1], "two")], who="test")
+    with store.reading() as tx:
+        assert tx.holding() == swapped
+        assert [row.why for row in tx.audit()][-2:] == ["one", "two"]
 
 
 def test_no_memory_slice_is_held_twice(store: SQLStore) -> None:
@@ -161,7 +190,14 @@ def test_a_note_moves_nothing(store: SQLStore) -> None:
 
 def test_what_a_pod_says_is_kept_until_it_says_something_else(store: SQLStore) -> None:
     claim = Claim(
-        Holder("1", "s", "n"), Placement("GPU-0", 2, 1), ProfileName.parse("1g.10gb"), "MIG-1", "n1", True, NOW
+        Holder("1", "s", "n"),
+        Placement("GPU-0", 2, 1),
+        ProfileName.parse("1g.10gb"),
+        "MIG-1",
+        "n1",
+        True,
+        NOW,
+        picked_by_node=True,
     )
     pod = Pod("u", "a", "hub", "jupyter-a", "Running", "MIG-1", NOW, claim=claim, trouble="why")
     with store.writing() as tx:

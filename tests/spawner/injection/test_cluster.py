@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 MIG = "nvidia.com/mig-1g.10gb"
+GIVEN = "MIG-given-by-the-kubelet"
 UUIDS = [f"MIG-{number}d9e4a1c-0000-5000-8000-000000000000" for number in range(3)]
 SHOW = "import os, time; print(os.environ.get('NVIDIA_VISIBLE_DEVICES'), flush=True); time.sleep(600)"
 MakeLease = Callable[..., LeaseDocument]
@@ -232,7 +233,7 @@ async def test_the_kubelet_picks_and_who_comes_second_waits_with_the_schedulers_
             return kubelet.log_path(corner.namespace, "first").read_text() != ""
 
         await corner.eventually(shown, "the variable in the process")
-        assert kubelet.log_path(corner.namespace, "first").read_text().split() == ["MIG-given-by-the-kubelet"]
+        assert kubelet.log_path(corner.namespace, "first").read_text().split() == [GIVEN]
 
         second = make_server("device-plugin", UUIDS[1], name="second")
         starting = second.start()
@@ -243,25 +244,24 @@ async def test_the_kubelet_picks_and_who_comes_second_waits_with_the_schedulers_
         await ended(corner, second)
 
 
-async def test_the_device_that_the_kubelet_gave_is_read_from_the_status(
-    corner: Corner, make_server: MakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_the_device_that_the_kubelet_gave_is_read_from_the_status_and_told(
+    corner: Corner, make_server: MakeServer, allocator: ScriptedAllocator, tmp_path: Path
 ) -> None:
+    def told() -> list[str]:
+        return [body["device_uuid"] for body in allocator.bodies("leases/lease-server/device")]
+
     async with corner.running(tmp_path / "kubelet", **{MIG: "1"}):
         server = make_server("device-plugin", UUIDS[0])
         await server.start()
-        # As a kubelet of 1.36 writes it; the one of these tests has no device plugins.
+        assert told() == [GIVEN]
+        # A kubelet may also write it later than the start.
         given = [{"name": MIG, "resources": [{"resourceID": UUIDS[2], "health": "Healthy"}]}]
-        path = "/status/containerStatuses/0/allocatedResourcesStatus"
-        patch = [{"op": "add", "path": path, "value": given}]
+        patch = [{"op": "replace", "path": "/status/containerStatuses/0/allocatedResourcesStatus", "value": given}]
         await corner.core.patch_namespaced_pod_status("server", corner.namespace, patch)
 
         async def learned() -> bool:
             assert await server.poll() is None
-            return UUIDS[2] in caplog.text
+            return told()[-1] == UUIDS[2]
 
-        with caplog.at_level(logging.INFO):
-            await corner.eventually(learned, "the device in the log")
-            await server.poll()
-        assert caplog.text.count(f"The kubelet gave {UUIDS[2]}") == 1
-        assert f"its lease lease-server was on {UUIDS[0]}" in caplog.text
+        await corner.eventually(learned, "the device at the allocator")
         await ended(corner, server)

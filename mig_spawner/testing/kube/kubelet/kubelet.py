@@ -54,7 +54,8 @@ class Kubelet:
         """`kube`: the URL of an API server, or the path of a kubeconfig.
         `state_dir`: where claims (`claims/namespace/name`) and output (`logs/namespace_name.log`) are kept.
         `path_prefix`: folders that come first in the pods' PATH, before those of this interpreter.
-        `extra_env`: what a device plugin would add for a pod, such as `NVIDIA_VISIBLE_DEVICES`; the pod's own wins.
+        `extra_env`: what a device plugin would add for a pod, such as `NVIDIA_VISIBLE_DEVICES`; the pod's own wins. If the pod asked
+            for that device, its status says so, as from Kubernetes 1.36 on. Asked more than once for a pod.
         `back_off`: seconds before the second restart of a container that ends; doubles up to five minutes.
         """
         self._nodes = {spec.name: spec for spec in nodes}

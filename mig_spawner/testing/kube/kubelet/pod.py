@@ -21,7 +21,13 @@ from mig_spawner.testing.kube.kubelet.environment import (
     named_objects,
     with_host,
 )
-from mig_spawner.testing.kube.kubelet.pod_status import KILLED, NOT_STARTED, ContainerHistory, main_container
+from mig_spawner.testing.kube.kubelet.pod_status import (
+    KILLED,
+    NOT_STARTED,
+    ContainerHistory,
+    given_by_plugins,
+    main_container,
+)
 from mig_spawner.testing.kube.kubelet.processes import Nursery, PodProcess
 from mig_spawner.testing.kube.kubelet.recorder import Recorder
 from mig_spawner.testing.kube.resources import Manifest
@@ -61,7 +67,8 @@ class PodWorker:
         self._site = site
         self._address = site.addresses.take()
         self._scratch = site.state_dir / "pods" / pod["metadata"]["uid"]
-        self._history = ContainerHistory(pod, self._address)
+        given = given_by_plugins(pod, site.base_environment(pod))
+        self._history = ContainerHistory(pod, self._address, given)
         self._stopping = asyncio.Event()
         self._deadline = float("inf")  # when a stopping process is killed, in the loop's time
         self._gone = asyncio.Event()

@@ -3,6 +3,7 @@ is never meant, and is complete, since KubeSpawner reads `podIP` and `containerS
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mig_spawner.testing.kube.defaults import timestamp
@@ -19,12 +20,23 @@ def main_container(pod: Manifest) -> Manifest:
     return next((container for container in containers if container["name"] == "notebook"), containers[0])
 
 
+def given_by_plugins(pod: Manifest, environment: Mapping[str, str]) -> list[Manifest]:
+    """What a kubelet of 1.36 writes of the device that NVIDIA's plugin names in the environment, if the container asked for one."""
+    device = environment.get("NVIDIA_VISIBLE_DEVICES")
+    limits: Manifest = (main_container(pod).get("resources") or {}).get("limits") or {}
+    asked = [name for name in limits if name.startswith("nvidia.com/")]
+    if device is None or not asked:
+        return []
+    return [{"name": asked[0], "resources": [{"resourceID": device, "health": "Healthy"}]}]
+
+
 @dataclass
 class ContainerHistory:
-    """What happened to a pod's container so far."""
+    """What happened to a pod's container so far. `given`: what device plugins gave it, by resource, as a status has it."""
 
     pod: Manifest
     address: str
+    given: list[Manifest] = field(default_factory=list)
     pod_started_at: str = field(default_factory=timestamp)
     started_at: str = ""
     restarts: int = 0
@@ -74,6 +86,8 @@ class ContainerHistory:
         status["state"] = {key: value for key, value in status["state"].items() if value is not None}
         if container_id:
             status["containerID"] = container_id
+        if self.given:
+            status["allocatedResourcesStatus"] = self.given
         if self.last_terminated and "terminated" not in state:
             status["lastState"] = {"terminated": self.last_terminated}
         return {
