@@ -1,7 +1,9 @@
 """The same hub with the allocator as a *managed* service: a child process of the hub, started and restarted by it.
 
 Simpler, for one small hub: nothing else to deploy. The price: the allocator goes down with every restart of the hub (running
-notebooks keep their slices), and the agents must be able to reach the hub's pod. Needs: pip install 'mig-spawner[hub,allocator]'
+notebooks keep their slices), and the agents must be able to reach the hub's pod, at port 8090. `allocator_config.py` beside this file says
+where the ledger and the agents' tokens are: the hub's pod needs /var/lib/mig-allocator on a volume, /etc/mig-agents from the Secret
+`mig-agents`, and the right to list and watch pods, which a hub has. Needs: pip install 'mig-spawner[hub,allocator]'
 """
 
 import os

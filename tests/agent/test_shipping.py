@@ -18,9 +18,12 @@ ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "hub_config"
 
 
+def documents(file: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((CONFIG / "kubernetes" / file).read_text()))
+
+
 def daemon_set(file: str) -> dict[str, Any]:
-    documents = yaml.safe_load_all((CONFIG / "kubernetes" / file).read_text())
-    return next(d for d in documents if d["kind"] == "DaemonSet")
+    return next(d for d in documents(file) if d["kind"] == "DaemonSet")
 
 
 def started(words: list[str]) -> AgentApp:
@@ -65,6 +68,23 @@ def test_the_reader_has_no_right_and_no_path_to_the_driver_but_the_runtime() -> 
 def test_the_two_never_meet_under_one_selector() -> None:
     first, second = (daemon_set(f)["spec"]["selector"]["matchLabels"] for f in ("agent.yaml", "agent-reader.yaml"))
     assert first != second
+
+
+@pytest.mark.parametrize("file", ["agent.yaml", "agent-reader.yaml"])
+def test_the_allocator_lets_the_agents_come(file: str) -> None:
+    policy = next(d for d in documents("allocator.yaml") if d["kind"] == "NetworkPolicy")
+    labels = daemon_set(file)["spec"]["template"]["metadata"]["labels"]
+    selectors = [entry["podSelector"] for rule in policy["spec"]["ingress"] for entry in rule["from"]]
+    assert any(selects(selector, labels) for selector in selectors)
+    assert not any(selects(selector, {"app": "jupyterhub", "component": "singleuser-server"}) for selector in selectors)
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether Kubernetes would find a pod with these labels."""
+    wanted = selector.get("matchLabels", {}).items() <= labels.items()
+    expressions = selector.get("matchExpressions", [])
+    assert all(e["operator"] == "In" for e in expressions)
+    return wanted and all(labels.get(e["key"]) in e["values"] for e in expressions)
 
 
 def test_the_unit_starts_the_agent_and_names_settings_that_exist() -> None:
