@@ -1,7 +1,7 @@
 """`MIGSpawner`: a KubeSpawner whose servers may have a slice of a GPU.
 
-Only seams are here; what they do is in the modules beside: `options` and `form` for the choice, `lease` and `release` for the slice,
-`pod` for what the pod gets. The order of one start:
+Only seams are here; what they do is in the modules beside: `options` and `form` for the choice, `lease` for the slice, `pod` for what
+the pod gets, `ending` for how everything is given back. The order of one start:
 
     load_user_options   the choice becomes an entry of the menu, or a refusal
     get_pod_manifest    the lease is acquired, in line if need be; then the pod is made and edited
@@ -21,7 +21,6 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from jupyterhub.utils import maybe_future
 from kubernetes_asyncio.client import ApiException, V1Pod
 from kubespawner import KubeSpawner
 
@@ -31,6 +30,7 @@ from mig_spawner.spawner.background import in_background, shared_client
 from mig_spawner.spawner.check.outside import put_before
 from mig_spawner.spawner.choice import ChoiceOfSlice
 from mig_spawner.spawner.container import VISIBLE
+from mig_spawner.spawner.ending import Ending
 from mig_spawner.spawner.error import SpawnRefused, pod_refusal, refusing, uncounted
 from mig_spawner.spawner.fieldset import FormOfMenu
 from mig_spawner.spawner.injection.conflict import nvidia_resources, refuse_resources
@@ -42,17 +42,8 @@ from mig_spawner.spawner.move import Moves, NoRoom, merged, unplaced
 from mig_spawner.spawner.picked import Picked
 from mig_spawner.spawner.pod import edit_pod, gpu_env, lease_of
 from mig_spawner.spawner.progress import Progress
-from mig_spawner.spawner.release import (
-    LATE_POD_MARGIN_S,
-    Creation,
-    PodSlot,
-    end_former_pod,
-    end_without_lease,
-    let_be,
-    settle,
-)
+from mig_spawner.spawner.release import Creation, end_former_pod, let_be, settle
 from mig_spawner.spawner.share import beyond_share, parse_bounds, parse_sizes, with_share
-from mig_spawner.spawner.sweep import Place, begin_sweep
 from mig_spawner.spawner.trait import MIGTraits
 from mig_spawner.spawner.waiting.guest import Guest
 from mig_spawner.spawner.waiting.stage import Stage
@@ -65,7 +56,7 @@ SLOW_CANCEL_S: Final = 3.0
 SLOW_CANCELS: Final = 40
 
 
-class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
+class MIGSpawner(ChoiceOfSlice, Guest, Ending, FormOfMenu, MIGTraits, InjectionTraits, KubeSpawner):  # type: ignore[misc]
     """Start notebook servers on Kubernetes, each with a slice of a GPU that a mig-spawner allocator leases.
 
     Everything that configures KubeSpawner configures this class as well.
@@ -88,10 +79,6 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         self._given_back = True
         self._suggested: str | None = None
         self._begin_sweep()
-
-    def _begin_sweep(self) -> None:
-        place = Place(None if self.enable_user_namespaces else self.namespace, self.component_label)
-        begin_sweep(place, self._keeper, self._client, self.api, self.k8s_api_request_timeout, self.log)
 
     def _client(self) -> AllocatorClient:
         return shared_client(self.allocator_url, self.allocator_token, self.allocator_timeout)
@@ -209,6 +196,7 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
             entry = with_share(entry, placement, sizes, parse_bounds(self.node_share))
         with refusing():
             pod = edit_pod(pod, lease, entry, runtime_class=self.nvidia_runtime_class, way=self.mig_injection)
+        self._mark(pod)
         for sentence in () if placement is None else beyond_share(pod, placement, sizes):
             self.log.warning("%s", sentence)
         return pod
@@ -329,55 +317,6 @@ class MIGSpawner(ChoiceOfSlice, Guest, FormOfMenu, MIGTraits, InjectionTraits, K
         pods = self.pod_reflector.pods if self.pod_reflector is not None else {}
         found: dict[str, Any] | None = pods.get(f"{self.namespace}/{self.pod_name}")
         return found
-
-    # --- ending -------------------------------------------------------------------------------------------------
-
-    def run_post_stop_hook(self) -> Any:
-        """The admin's hook, and then the slice goes back, whatever the hook did."""
-        return self._post_stop()
-
-    async def _post_stop(self) -> None:
-        self._restore_start_timeout()
-        try:
-            await maybe_future(super().run_post_stop_hook())
-        finally:
-            self._given_back = True
-            await self._give_back()
-
-    async def _give_back(self) -> None:
-        creation, self._creation = self._creation, Creation.NONE
-        keeper = self._keeper
-        if keeper.lease_id is None and not keeper.asked:
-            if creation is Creation.TRIED or (self._pod_seen() is not None and self.delete_stopped_pods):
-                end_without_lease(self._slot(), creation, self.log, late_s=self._late_s())
-            if self._started_here or self._lease_known:
-                return  # there was none
-            creation = Creation.TRIED  # a start that the hub forgot when it was killed
-        debt = keeper.debt()
-        keeper.forget()
-        self._granted = None
-        await settle(debt, self._slot(), creation, self._end_reason(), late_s=self._late_s())
-
-    def _end_reason(self) -> EndReason:
-        future = self._start_future
-        if future is None or not self._start_over():
-            return EndReason.STOPPED
-        if future.cancelled():
-            return EndReason.CANCELLED
-        return EndReason.STOPPED if future.exception() is None else EndReason.START_FAILED
-
-    def _slot(self) -> PodSlot:
-        return PodSlot(self.api, self.namespace, self.pod_name, self.k8s_api_request_timeout)
-
-    def _late_s(self) -> float:
-        return float(self.k8s_api_request_retry_timeout + LATE_POD_MARGIN_S)
-
-    async def delete_forever(self) -> None:
-        """The server or its user is deleted: whatever lease is left goes back."""
-        try:
-            await super().delete_forever()
-        finally:
-            await settle(self._keeper.debt(), self._slot(), Creation.DONE, EndReason.STOPPED, late_s=self._late_s())
 
     # --- the hub's database -------------------------------------------------------------------------------------
 

@@ -1,15 +1,17 @@
-"""Ending pods whose lease has ended and that no server of this hub has.
+"""Ending pods that no server of this hub has any more.
 
 A hub that is killed while it sees to the end of a pod forgets it, and so does one that gave up. The ledger does not: the lease stays
-Releasing while its pod is there. So one task of each hub compares the pods with the ledger, and deletes those whose lease is over.
+Releasing while its pod is there. So one task of each hub compares the pods with the ledger, and deletes those whose lease is over. A
+pod without a lease is in no ledger, but it says whose it is: it is deleted when the database of that hub has no server for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from kubernetes_asyncio.client import V1Pod
@@ -17,7 +19,7 @@ from kubernetes_asyncio.client import V1Pod
 from mig_spawner.errors import AllocatorRefused, AllocatorUnavailable
 from mig_spawner.spawner.background import PerHub, in_background
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
-from mig_spawner.spawner.lease import LeaseKeeper, Log
+from mig_spawner.spawner.lease import Log
 from mig_spawner.spawner.pod import lease_of
 from mig_spawner.spawner.release import PodSlot
 from mig_spawner.wire.client import AllocatorClient
@@ -26,7 +28,16 @@ from mig_spawner.wire.lease import LeaseState
 SWEEP_S: Final = 30.0
 """How long it pauses between two looks, seconds. A pod is deleted at the second look that finds it so."""
 
+HUB_LABEL: Final = "mig-spawner/hub"
+"""The label by which a pod says which hub made it."""
+
 _OVER: Final = (LeaseState.RELEASING, LeaseState.CLOSED)
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+def hub_mark(api_url: str) -> str:
+    """What stands for a hub in a label. Its API is where its servers call it, so no other hub has it in the same namespace."""
+    return hashlib.sha256(api_url.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -36,10 +47,30 @@ class Place:
     Attributes:
         namespace: None where each person has one: then all of them.
         component: the label that KubeSpawner gives to pods of servers, `component_label`.
+        mark: of the hub, see `hub_mark`; empty for none.
     """
 
     namespace: str | None
     component: str
+    mark: str = ""
+
+
+class Server(Protocol):
+    """What a sweep asks of a server, whether it runs or not."""
+
+    @property
+    def sweep_key(self) -> tuple[str, str]: ...
+
+    @property
+    def sweep_row(self) -> int | None: ...
+
+    @property
+    def sweep_lease(self) -> str | None: ...
+
+    @property
+    def sweep_active(self) -> bool: ...
+
+    def sweep_rows(self) -> set[int]: ...
 
 
 @dataclass(frozen=True)
@@ -48,20 +79,20 @@ class _Hub:
 
     Attributes:
         begun: places that are seen to.
-        keepers: of all servers, each with the lease that it has.
+        servers: all that this hub has looked at in this life.
     """
 
     begun: set[Place] = field(default_factory=set)
-    keepers: WeakSet[LeaseKeeper] = field(default_factory=WeakSet)
+    servers: WeakSet[Server] = field(default_factory=WeakSet)
 
 
 _hub = PerHub(_Hub)
 
 
 def begin_sweep(
-    place: Place, keeper: LeaseKeeper, client: Callable[[], AllocatorClient], api: Any, timeout_s: float, log: Log
+    place: Place, server: Server, client: Callable[[], AllocatorClient], api: Any, timeout_s: float, log: Log
 ) -> None:
-    """See to the pods of this place from now on, once for all servers of this hub; what `keeper` has is left alone.
+    """See to the pods of this place from now on, once for all servers of this hub; what `server` has is left alone.
 
     Args:
         api: the CoreV1Api.
@@ -71,7 +102,7 @@ def begin_sweep(
         hub = _hub.here()
     except RuntimeError:
         return  # no hub runs: somebody looks at the class
-    hub.keepers.add(keeper)
+    hub.servers.add(server)
     if place not in hub.begun:
         hub.begun.add(place)
         _ = in_background(Sweep(place, client, api, timeout_s, log).run(), f"mig-sweep-{place.namespace or 'all'}")
@@ -96,29 +127,40 @@ class Sweep:
             try:
                 await self.look()
             except Exception as error:
-                self._log.info("Pods could not be compared with the ledger of GPU leases: %r", error)
+                self._log.info("Pods could not be compared with servers and leases: %r", error)
             await asyncio.sleep(SWEEP_S)
 
     async def look(self) -> None:
-        """Delete pods that have no server and whose lease is over, if that was so at the last look as well.
+        """Delete pods that no server has, if that was so at the last look as well.
 
         Raises:
-            Exception: Kubernetes does not answer, or refuses.
+            Exception: Kubernetes or the hub's database does not answer, or refuses.
         """
         doubtful: set[str] = set()
-        for pod, lease_id in self._without_server(await self._pods()):
-            over = await self._over(lease_id)
-            if over is None:
-                continue
+        async for pod, why in self._lost():
             if pod.metadata.uid not in self._doubtful:
                 doubtful.add(pod.metadata.uid)
                 continue
-            self._log.warning("Deleting the pod %s: no server has it, and its lease %s.", pod.metadata.name, over)
+            self._log.warning("Deleting the pod %s: %s.", pod.metadata.name, why)
             await PodSlot(self._api, pod.metadata.namespace, pod.metadata.name, self._timeout_s).delete(pod)
         self._doubtful = frozenset(doubtful)
 
-    async def _pods(self) -> list[V1Pod]:
-        selector = f"{LEASE_LABEL},component={self._place.component}"
+    async def _lost(self) -> AsyncIterator[tuple[V1Pod, str]]:
+        """Pods that nobody will end, and why, in words."""
+        for pod, lease_id in self._without_server(await self._pods(LEASE_LABEL)):
+            over = await self._over(lease_id)
+            if over is not None:
+                yield pod, f"no server has it, and its lease {over}"
+        if self._place.mark:
+            pods = await self._pods(f"{HUB_LABEL}={self._place.mark},!{LEASE_LABEL}")
+            used = _pods_of_servers(_hub.here().servers)
+            for pod in () if used is None else pods:
+                key, runs = (pod.metadata.namespace, pod.metadata.name), pod.status.phase not in _ENDED
+                if runs and _stays(pod) and key not in (used or ()):
+                    yield pod, "it has no lease, and this hub has no server for it"
+
+    async def _pods(self, labels: str) -> list[V1Pod]:
+        selector = f"{labels},component={self._place.component}"
         async with asyncio.timeout(self._timeout_s):
             if self._place.namespace is None:
                 listed = await self._api.list_pod_for_all_namespaces(label_selector=selector)
@@ -128,7 +170,7 @@ class Sweep:
         return pods
 
     def _without_server(self, pods: list[V1Pod]) -> Iterator[tuple[V1Pod, str]]:
-        used = {keeper.lease_id for keeper in _hub.here().keepers}
+        used = {server.sweep_lease for server in _hub.here().servers}
         for pod in pods:
             lease_id = lease_of(pod.metadata.labels)
             if lease_id is not None and lease_id not in used and _stays(pod):
@@ -145,3 +187,17 @@ class Sweep:
 
 def _stays(pod: V1Pod) -> bool:
     return getattr(pod.metadata, "deletion_timestamp", None) is None
+
+
+def _pods_of_servers(servers: Iterable[Server]) -> set[tuple[str, str]] | None:
+    """The pods of all servers that there are, by namespace and name; None while that is not known.
+
+    After a start the hub looks at its servers one after the other. Until it has looked at every one, some pod may be theirs.
+    """
+    known = [server for server in servers if server.sweep_row is not None]
+    if not known:
+        return None
+    active = known[0].sweep_rows()
+    if not active <= {server.sweep_row for server in known}:
+        return None
+    return {s.sweep_key for s in known if s.sweep_row in active or s.sweep_active}

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kubernetes_asyncio import client, config
 
-from mig_spawner.domain.lease import Holder
 from mig_spawner.spawner import sweep as sweep_module
 from mig_spawner.spawner.background import close_clients
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
-from mig_spawner.spawner.lease import LeaseKeeper
-from mig_spawner.spawner.sweep import Place, Sweep, begin_sweep
+from mig_spawner.spawner.sweep import HUB_LABEL, Place, Sweep, begin_sweep, hub_mark
 from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.client import AllocatorClient
 from tests.spawner.conftest import make_lease
@@ -27,6 +26,21 @@ if TYPE_CHECKING:
 
 SERVERS = {"component": "singleuser-server"}
 LOG = logging.getLogger("test")
+PLACE = Place("default", "singleuser-server", hub_mark("http://hub:8081/hub/api"))
+
+
+@dataclass(eq=False)
+class FakeServer:
+    """A server of the hub, as a sweep sees it; `rows` are those that the hub's database says run."""
+
+    sweep_key: tuple[str, str] = ("default", "jupyter-ada")
+    sweep_row: int | None = 1
+    sweep_lease: str | None = None
+    sweep_active: bool = False
+    rows: set[int] = field(default_factory=set)
+
+    def sweep_rows(self) -> set[int]:
+        return self.rows
 
 
 class Scene:
@@ -37,7 +51,12 @@ class Scene:
         self.api = api
         self.allocator = allocator
         self.client = client
-        self.sweep = self.of(Place("default", "singleuser-server"))
+        self.sweep = self.of(PLACE)
+
+    def meet(self, server: FakeServer) -> FakeServer:
+        """The hub looks at one of its servers."""
+        begin_sweep(Place("elsewhere", "singleuser-server"), server, lambda: self.client, self.api, 2.0, LOG)
+        return server
 
     def of(self, place: Place) -> Sweep:
         return Sweep(place, lambda: self.client, self.api, 2.0, LOG)
@@ -112,16 +131,60 @@ async def test_other_pods_are_none_of_its_business(scene: Scene) -> None:
 async def test_what_a_server_of_this_hub_has_is_left_to_its_server(scene: Scene) -> None:
     scene.allocator.answers = [make_lease("releasing", reason="expired")]
     await scene.create()
-    keeper = LeaseKeeper(lambda: scene.client, lambda: Holder("7"), LOG)
-    begin_sweep(Place("elsewhere", "singleuser-server"), keeper, lambda: scene.client, scene.api, 2.0, LOG)
-    keeper.adopt("lease-1")
+    server = scene.meet(FakeServer(sweep_lease="lease-1"))
     for _ in range(3):
         await scene.sweep.look()
     assert await scene.pods() == ["jupyter-lease-1"]
-    keeper.forget()
+    server.sweep_lease = None
     for _ in range(2):
         await scene.sweep.look()
     assert await scene.pods() == []
+
+
+async def test_a_pod_without_a_lease_that_no_server_has_is_deleted_at_the_second_look(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.meet(bob := FakeServer(("default", "jupyter-bob"), 2, rows={2}))
+    await scene.create(None, **{HUB_LABEL: PLACE.mark})
+    await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-cpu"]
+    await scene.sweep.look()
+    assert await scene.pods() == []
+    assert "jupyter-cpu: it has no lease, and this hub has no server for it." in caplog.text
+    assert bob.sweep_rows() == {2}
+
+
+@pytest.mark.parametrize(
+    ("label", "server"),
+    [
+        pytest.param({}, {}, id="somebody else made it"),
+        pytest.param({HUB_LABEL: hub_mark("http://other:8081/hub/api")}, {}, id="another hub made it"),
+        pytest.param({HUB_LABEL: PLACE.mark, "component": "batch"}, {}, id="it is no server"),
+        pytest.param({HUB_LABEL: PLACE.mark}, {"rows": {1}}, id="its server runs"),
+        pytest.param({HUB_LABEL: PLACE.mark}, {"sweep_active": True}, id="its server is on its way"),
+        pytest.param({HUB_LABEL: PLACE.mark}, {"rows": {1, 9}}, id="the hub has not looked at all its servers yet"),
+        pytest.param({HUB_LABEL: PLACE.mark}, {"sweep_row": None}, id="there is no database"),
+    ],
+)
+async def test_a_pod_that_may_be_somebodys_is_left_alone(
+    scene: Scene, label: dict[str, str], server: dict[str, Any]
+) -> None:
+    ada = scene.meet(FakeServer(**{"sweep_key": ("default", "jupyter-cpu"), **server}))
+    await scene.create(None, **label)
+    for _ in range(3):
+        await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-cpu"]
+    del ada
+
+
+async def test_a_pod_without_a_lease_that_has_ended_is_left_for_whoever_reads_its_log(scene: Scene) -> None:
+    scene.meet(ada := FakeServer())
+    await scene.create(None, **{HUB_LABEL: PLACE.mark})
+    await scene.api.patch_namespaced_pod_status("jupyter-cpu", "default", {"status": {"phase": "Failed"}})
+    for _ in range(3):
+        await scene.sweep.look()
+    assert await scene.pods() == ["jupyter-cpu"]
+    del ada
 
 
 async def test_a_hub_with_a_namespace_for_each_person_looks_at_all(scene: Scene) -> None:
@@ -142,9 +205,9 @@ async def test_it_goes_on_when_the_cluster_is_back(
     scene.allocator.answers = [make_lease("closed", reason="stopped")]
     await scene.create()
     scene.kube.knobs.api_down = True
-    keeper = LeaseKeeper(lambda: scene.client, lambda: Holder("7"), LOG)
+    server = FakeServer()
     for _ in range(2):  # the second server of a hub begins no second one
-        begin_sweep(Place("default", "singleuser-server"), keeper, lambda: scene.client, scene.api, 2.0, LOG)
+        begin_sweep(PLACE, server, lambda: scene.client, scene.api, 2.0, LOG)
     async with asyncio.timeout(8):
         while "Pods could not be compared" not in caplog.text:
             await asyncio.sleep(0.01)

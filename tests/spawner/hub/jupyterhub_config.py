@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from jupyterhub.proxy import Proxy
 from tornado import web
 
-from mig_spawner.spawner import lease, setup, spawner, sweep
+from mig_spawner.spawner import ending, lease, setup, spawner, sweep
 
 # Seconds instead of minutes, in this process alone.
 vars(lease)["RENEW_S"] = 1
-vars(spawner)["LATE_POD_MARGIN_S"] = 3
+vars(ending)["LATE_POD_MARGIN_S"] = 3
 vars(sweep)["SWEEP_S"] = 2
 
 

@@ -87,20 +87,33 @@ async def test_a_hub_that_is_shut_down_leaves_servers_and_leases(desk: Desk, wor
     await desk.clean(ada)
 
 
-async def test_a_pod_whose_end_a_killed_hub_has_forgotten_is_ended_by_the_next(desk: Desk, world: World) -> None:
-    ada, bob = await desk.person(), await desk.person("bob")
-    await ada.start({"mig": "small"})
+@pytest.mark.parametrize("choice", ["small", "none"])
+async def test_a_pod_whose_end_a_killed_hub_has_forgotten_is_ended_by_the_next(
+    desk: Desk, world: World, choice: str
+) -> None:
+    ada, bob, eve = [await desk.person(name) for name in ("ada", "bob", "eve")]
+    await eve.start({"mig": "none"})
+    await desk.until(eve.ready)
+    await ada.start({"mig": choice})
     await desk.until(ada.ready)
     world.knobs.delete_failures = 1000
     await ada.stop()
     await desk.until(ada.stopped)
-    [lease] = (await desk.allocator.leases()).leases
-    assert lease.state is LeaseState.RELEASING
+    states = [lease.state for lease in (await desk.allocator.leases()).leases]
+    assert states == ([LeaseState.RELEASING] if choice == "small" else [])
     world.hub.kill()
     world.knobs.delete_failures = 0
     assert await ada.pod() is not None, "it runs, and nobody knows"
     world.start_hub()
     async with desk.log_in(bob.name) as browser:
         await browser.get("/hub/home")
+
+    async def gone() -> bool:
+        return await ada.pod() is None
+
+    await desk.until(gone, "nobody has it, so it is ended")
     await desk.until(desk.all_free)
+    assert await eve.ready()
+    assert await eve.pod() is not None, "her server is found again"
+    await eve.stop()
     await desk.clean(ada)
