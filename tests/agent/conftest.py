@@ -31,9 +31,11 @@ from mig_spawner.wire.node import (
 )
 from mig_spawner.wire.problem import Problem, ProblemCode
 from tests.nvml import probe
-from tests.nvml.fixture import ADAPTERS, Imitation, oldest_wheel
+from tests.nvml.fixture import ADAPTERS, Imitation, imitation, oldest_wheel
 from tests.nvml.hardware import OutOfReach, real_driver
 from tests.nvml.node import ImitatedNode
+
+__all__ = ["imitation"]
 
 TOKEN = "agent-token-of-the-test"
 PATIENCE_S = 15.0
@@ -73,13 +75,6 @@ class Rig:
 
 
 MakeRig = Callable[..., Rig]
-
-
-@pytest.fixture(scope="session")
-def imitation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imitation]:
-    imitation = Imitation(tmp_path_factory.mktemp("nvml"))
-    yield imitation
-    imitation.end()
 
 
 @pytest.fixture(params=ADAPTERS)

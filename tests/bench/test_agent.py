@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,14 @@ from mig_spawner.domain.profile import ProfileName
 from mig_spawner.testing.gpu import SimulatedNode
 from mig_spawner.wire.node import DesiredInstance, DesiredNode, GPUDocument, NodeReport
 from tests.nvml import probe
-from tests.nvml.fixture import Imitation
+from tests.nvml.fixture import Imitation, imitation
 from tests.nvml.node import ImitatedNode
+
+__all__ = ["imitation"]
 
 Benchmark = Any  # pytest-benchmark has no types
 GPUS, DEVICES, PROFILE = 16, 7, 19
 ROUNDS = 5
-
-
-@pytest.fixture(scope="module")
-def imitation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imitation]:
-    imitation = Imitation(tmp_path_factory.mktemp("nvml"))
-    yield imitation
-    imitation.end()
 
 
 def cut_node() -> SimulatedNode:

@@ -11,19 +11,14 @@ import pytest
 
 from tests.nvml import probe
 from tests.nvml.build import NEWEST
-from tests.nvml.fixture import Imitation
+from tests.nvml.fixture import Imitation, imitation
 from tests.nvml.node import ImitatedNode
 from tests.nvml.worker import RemoteDriver, Worker
 
+__all__ = ["imitation"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="session")
-def imitation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imitation]:
-    imitation = Imitation(tmp_path_factory.mktemp("nvml"))
-    yield imitation
-    imitation.end()
 
 
 @dataclass

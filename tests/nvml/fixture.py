@@ -80,6 +80,14 @@ class Imitation:
             worker.end()
 
 
+@pytest.fixture(scope="session")
+def imitation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Imitation]:
+    """For whoever imports it: a folder of libraries, and workers, for the whole session."""
+    made = Imitation(tmp_path_factory.mktemp("nvml"))
+    yield made
+    made.end()
+
+
 def oldest_wheel() -> Path:
     """The folder with the oldest supported `pynvml`, installed there now if it is missing."""
     if not (_WHEEL / "pynvml.py").exists():

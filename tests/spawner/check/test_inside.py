@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,18 @@ from kubernetes_asyncio.client import V1Container, V1ObjectMeta, V1Pod, V1PodSpe
 
 from mig_spawner.spawner.check import inside
 from mig_spawner.spawner.check.outside import fault_of, put_before
-from tests.nvml.fixture import Imitation
+from tests.nvml.fixture import Imitation, imitation
 from tests.nvml.node import ImitatedNode
+
+__all__ = ["imitation"]
 
 OK = 42
 SMALLEST = 19
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    imitation = Imitation(tmp_path_factory.mktemp("nvml"))
-    yield imitation.library()
-    imitation.end()
+def library(imitation: Imitation) -> Path:
+    return imitation.library()
 
 
 @pytest.fixture
