@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,19 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from kubernetes_asyncio import client, config
 from kubespawner.clients import load_config
 
 from mig_spawner.spawner import MIGSpawner
 from mig_spawner.spawner import spawner as spawner_module
 from mig_spawner.spawner.background import close_clients
+from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.availability import Availability, OfferDocument
 from mig_spawner.wire.client import ONCE, AllocatorClient
 from mig_spawner.wire.lease import LeaseDocument, LeaseState
 from mig_spawner.wire.menu.seen import SeenMenu
 from tests.controlplane.fixture import control_plane
-from tests.kube.referee import referee
+from tests.kube.referee import Referee, referee
 
 __all__ = ["control_plane", "referee"]
 
@@ -235,3 +238,31 @@ async def make_spawner(
         if task.get_coro().__qualname__.startswith("shared_client."):  # type: ignore[union-attr]
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A cluster in memory, and the allocator's client.
+
+    Attributes:
+        api: the CoreV1Api of somebody who may do all.
+    """
+
+    kube: EmbeddedKube
+    api: Any
+    client: AllocatorClient
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None) -> AsyncIterator[Embedded]:
+    """The pods that were made there are judged at the end."""
+    audit_log = tmp_path / "kubernetes-audit.log"
+    async with EmbeddedKube(audit_log=audit_log) as kube:
+        configuration = client.Configuration()
+        path = kube.write_kubeconfig(tmp_path / "kubeconfig.yaml")
+        await config.load_kube_config(str(path), client_configuration=configuration)
+        async with client.ApiClient(configuration) as api_client, allocator.client() as allocator_client:
+            yield Embedded(kube, client.CoreV1Api(api_client), allocator_client)
+            await close_clients()
+    if referee is not None:
+        referee.judge(audit_log)

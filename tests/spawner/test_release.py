@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kubernetes_asyncio import client, config
 
 from mig_spawner.domain.lease import EndReason, Holder
 from mig_spawner.spawner import release as release_module
-from mig_spawner.spawner.background import close_clients
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
 from mig_spawner.spawner.lease import Debt
 from mig_spawner.spawner.release import Creation, PodSlot, end_without_lease, let_be, settle
@@ -22,8 +18,7 @@ from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.client import AllocatorClient
 
 if TYPE_CHECKING:
-    from tests.kube.referee import Referee
-    from tests.spawner.conftest import ScriptedAllocator
+    from tests.spawner.conftest import Embedded, ScriptedAllocator
 
 NAME = "jupyter-ada"
 
@@ -72,20 +67,9 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(
-    tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Scene]:
+def scene(embedded: Embedded, allocator: ScriptedAllocator, monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(release_module, "_LOOK_EVERY_S", 0.02)
-    audit_log = tmp_path / "kubernetes-audit.log"
-    async with EmbeddedKube(audit_log=audit_log) as kube:
-        configuration = client.Configuration()
-        path = kube.write_kubeconfig(tmp_path / "kubeconfig.yaml")
-        await config.load_kube_config(str(path), client_configuration=configuration)
-        async with client.ApiClient(configuration) as api_client, allocator.client() as allocator_client:
-            yield Scene(kube, client.CoreV1Api(api_client), allocator, allocator_client)
-            await close_clients()
-    if referee is not None:
-        referee.judge(audit_log)
+    return Scene(embedded.kube, embedded.api, allocator, embedded.client)
 
 
 async def test_a_pod_that_was_never_asked_for_is_none(scene: Scene) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kubernetes_asyncio import client, config
 
 from mig_spawner.spawner import sweep as sweep_module
-from mig_spawner.spawner.background import close_clients
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
 from mig_spawner.spawner.sweep import HUB_LABEL, Place, Sweep, begin_sweep, hub_mark
 from mig_spawner.testing.kube import EmbeddedKube
@@ -21,8 +17,7 @@ from mig_spawner.wire.client import AllocatorClient
 from tests.spawner.conftest import make_lease
 
 if TYPE_CHECKING:
-    from tests.kube.referee import Referee
-    from tests.spawner.conftest import ScriptedAllocator
+    from tests.spawner.conftest import Embedded, ScriptedAllocator
 
 SERVERS = {"component": "singleuser-server"}
 LOG = logging.getLogger("test")
@@ -72,17 +67,8 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, allocator: ScriptedAllocator, referee: Referee | None) -> AsyncIterator[Scene]:
-    audit_log = tmp_path / "kubernetes-audit.log"
-    async with EmbeddedKube(audit_log=audit_log) as kube:
-        configuration = client.Configuration()
-        path = kube.write_kubeconfig(tmp_path / "kubeconfig.yaml")
-        await config.load_kube_config(str(path), client_configuration=configuration)
-        async with client.ApiClient(configuration) as api_client, allocator.client() as allocator_client:
-            yield Scene(kube, client.CoreV1Api(api_client), allocator, allocator_client)
-            await close_clients()
-    if referee is not None:
-        referee.judge(audit_log)
+def scene(embedded: Embedded, allocator: ScriptedAllocator) -> Scene:
+    return Scene(embedded.kube, embedded.api, allocator, embedded.client)
 
 
 @pytest.mark.parametrize("state", ["releasing", "closed"])
