@@ -152,6 +152,7 @@ TABLE = {
     ("GET", "queue"): _READERS,
     ("POST", "leases/{lease}/renew"): "409 403 403 403 403 409 404 409 403 403 403 401 401",
     ("POST", "leases/{lease}/extend"): "409 403 403 403 403 409 404 409 403 403 403 401 401",
+    ("POST", "leases/{lease}/device"): "409 403 403 403 403 403 403 403 403 403 403 401 401",
     ("POST", "leases/{lease}/release"): "200 403 403 403 403 200 404 200 403 403 403 401 401",
     ("GET", "nodes"): _ADMINS,
     ("PUT", "nodes/n1"): _ITS_AGENT,
@@ -174,6 +175,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "webhooks"): {"url": "https://not.allowed.example.org/"},
     ("POST", "tickets"): {"user_name": "ann"},
     ("POST", "leases/{lease}/extend"): {"duration": 60},
+    ("POST", "leases/{lease}/device"): {"device_uuid": "MIG-1"},
     ("POST", "leases"): {"holder": {"user_id": "7"}, "accelerator_partition_type": "1g.10gb"},
 }
 
