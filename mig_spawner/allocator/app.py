@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from traitlets import Bool, Dict, Float, Integer, List, TraitError, Unicode, default, validate
+from traitlets import Bool, Dict, List, TraitError, Unicode, default, validate
 from traitlets.config import Application
 
 from mig_spawner._version import __version__
@@ -49,6 +49,7 @@ from mig_spawner.allocator.template import TemplateTraits, environment
 from mig_spawner.allocator.timer import take_turn, tick
 from mig_spawner.allocator.token import checked_tokens, parse_tokens
 from mig_spawner.allocator.visitor import hub_oauth
+from mig_spawner.allocator.wait import WaitTraits
 from mig_spawner.errors import InvalidRequest, StoreError
 
 T = TypeVar("T")
@@ -60,7 +61,9 @@ BACKLOG: Final = 1024
 SHUTDOWN_S: Final = 5
 
 
-class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, ReshapeTraits, RateTraits, TemplateTraits, Application):
+class AllocatorApp(
+    MenuTraits, EventTraits, PolicyTraits, ReshapeTraits, RateTraits, TemplateTraits, WaitTraits, Application
+):
     """The allocator: leases GPU slices to JupyterHub servers, and to other tools, from one ledger."""
 
     name = "mig-spawner allocator"
@@ -130,54 +133,10 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, ReshapeTraits, RateTra
 
     namespace = Unicode(help="The namespace of those pods; empty for all of the cluster.").tag(config=True)
 
-    node_silent_after = Float(
-        60,
-        help="Seconds without a report after which nothing more is granted on a node. Agents report every few seconds.",
-    ).tag(config=True)
-
-    ready_timeout = Float(
-        600, help="Seconds that a ready slice waits for its server. Longer than the slowest image pull on your nodes."
-    ).tag(config=True)
-
-    make_timeout = Float(
-        120, help="Seconds for an agent to make a device; then another GPU is tried. A slow driver needs 10 to 20."
-    ).tag(config=True)
-
-    settle_after = Float(
-        40,
-        help="""Seconds in which a pod that nobody has seen may still appear after its server was stopped.
-
-        At least the hub's k8s_api_request_retry_timeout (30) and a margin: a slice is not given on before.
-        """,
-    ).tag(config=True)
-
-    heartbeat_timeout = Float(
-        300, help="Seconds without a heartbeat after which a lease without pod and process is released."
-    ).tag(config=True)
-
     metrics_name_people = Bool(
         False,
         help="Whether the series `mig_lease_device_info` says the user and server of each lease. `metrics` is open to all who reach the "
         "allocator; set it when only your Prometheus does.",
-    ).tag(config=True)
-
-    queue_limit = Integer(1000, help="How many may wait at once; more are told to try later.").tag(config=True)
-
-    starvation_after = Float(
-        1800,
-        help="""Seconds in the queue after which a request that nothing becomes free for has a GPU earmarked; 0 for never.
-
-        Nothing new is placed on that GPU, so that it becomes free as a whole, at the price of slices that lie idle meanwhile. Shorter
-        where many ask for large slices, longer where those can wait.
-        """,
-    ).tag(config=True)
-
-    claim_window = Float(
-        600,
-        help="""Seconds in which somebody who left the queue to come back has to claim a slice that is ready; then it passes on.
-
-        Starts of servers claim at once. Longer where people cannot be reached quickly; the slice lies idle for as long.
-        """,
     ).tag(config=True)
 
     config_file = Unicode("", help="A configuration file in Python to load, `c.AllocatorApp.bind_url = …`.").tag(
@@ -394,15 +353,8 @@ class AllocatorApp(MenuTraits, EventTraits, PolicyTraits, ReshapeTraits, RateTra
 
     def _setting(self, *, watches_pods: bool) -> Setting:
         return Setting(
-            node_silent_after=timedelta(seconds=self.node_silent_after),
-            ready_timeout=timedelta(seconds=self.ready_timeout),
-            make_timeout=timedelta(seconds=self.make_timeout),
-            settle_after=timedelta(seconds=self.settle_after),
-            heartbeat_timeout=timedelta(seconds=self.heartbeat_timeout),
-            queue_limit=self.queue_limit,
-            expiry_warning=timedelta(seconds=self.expiry_warning),
+            **self.wait_settings(),
             **self.placement_settings(),
-            starvation_after=timedelta(seconds=self.starvation_after) if self.starvation_after > 0 else None,
-            claim_window=timedelta(seconds=self.claim_window),
+            expiry_warning=timedelta(seconds=self.expiry_warning),
             watches_pods=watches_pods,
         )
