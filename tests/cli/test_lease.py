@@ -28,7 +28,7 @@ async def test_what_is_free_is_a_table_for_people_and_a_document_for_programs(ri
     assert table.code == 0
     row = next(line for line in table.out.splitlines() if line.startswith("1g.10gb "))
     assert row.split()[:5] == ["1g.10gb", "7", "7", "10", "12%"]
-    assert "1 node(s); 0 waiting." in table.out
+    assert "1 node; 0 waiting." in table.out
     assert "simulated" in table.out
     document = Availability.model_validate((await typed("availability", "--json")).json)
     assert document.offers == (await rig.hub.availability()).offers
