@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
-from jupyterhub.orm import Spawner
-from jupyterhub.utils import maybe_future
+from jupyterhub.orm import Spawner, User
+from jupyterhub.utils import maybe_future, utcnow
 from kubernetes_asyncio.client import V1Pod
 
 from mig_spawner.domain.lease import EndReason
@@ -42,6 +43,7 @@ class Ending:
     _given_back: bool
     _start_future: Any
     _client: Callable[[], AllocatorClient]
+    _namespace_default: Callable[[], str]
     _pod_seen: Callable[[], dict[str, Any] | None]
     _start_over: Callable[[], bool]
     _restore_start_timeout: Callable[[], None]
@@ -56,6 +58,9 @@ class Ending:
             await maybe_future(super().run_post_stop_hook())  # type: ignore[misc]  # KubeSpawner's
         finally:
             self._given_back = True
+            if self.orm_spawner is not None:
+                # The hub writes when a server ended only where its pod went at once; by it a sweep knows what was forgotten.
+                self.orm_spawner.last_activity = utcnow(with_tz=False)
             await self._give_back()
 
     async def _give_back(self) -> None:
@@ -101,7 +106,7 @@ class Ending:
         begin_sweep(place, self, self._client, self.api, self.k8s_api_request_timeout, self.log)
 
     def _hub_mark(self) -> str:
-        return "" if self.hub is None else hub_mark(str(self.hub.api_url))
+        return "" if self.hub is None else hub_mark(str(self.hub.api_url), str(self._namespace_default()))
 
     def _mark(self, pod: V1Pod) -> None:
         """Say whose pod it is."""
@@ -132,3 +137,11 @@ class Ending:
         """The numbers of all servers of this hub that run, or are on their way, by its database."""
         rows = self.db.query(Spawner.id).filter(Spawner.server_id.is_not(None))
         return {row.id for row in rows}
+
+    def sweep_ended(self, user_name: str, server_name: str) -> datetime | None:
+        """When a server of this hub was active last, if its database knows that server, and that it runs no more; else None."""
+        rows = self.db.query(Spawner.last_activity).join(User, Spawner.user_id == User.id)
+        row = rows.filter(
+            User.name == user_name, Spawner.name == server_name, Spawner.server_id.is_(None)
+        ).one_or_none()
+        return None if row is None or row.last_activity is None else row.last_activity.replace(tzinfo=UTC)

@@ -2,7 +2,8 @@
 
 A hub that is killed while it sees to the end of a pod forgets it, and so does one that gave up. The ledger does not: the lease stays
 Releasing while its pod is there. So one task of each hub compares the pods with the ledger, and deletes those whose lease is over. A
-pod without a lease is in no ledger, but it says whose it is: it is deleted when the database of that hub has no server for it.
+pod without a lease is in no ledger, but it says whose it is: it is deleted when the database of that hub says that this server has
+ended since the pod was made. A hub that lost its database, or has an older one back, knows no such thing and leaves it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -31,13 +33,17 @@ SWEEP_S: Final = 30.0
 HUB_LABEL: Final = "mig-spawner/hub"
 """The label by which a pod says which hub made it."""
 
+USER: Final = "hub.jupyter.org/username"
+SERVER: Final = "hub.jupyter.org/servername"
+"""Annotations of KubeSpawner: whose pod it is, and for which of their servers; without the second for the default one."""
+
 _OVER: Final = (LeaseState.RELEASING, LeaseState.CLOSED)
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def hub_mark(api_url: str) -> str:
-    """What stands for a hub in a label. Its API is where its servers call it, so no other hub has it in the same namespace."""
-    return hashlib.sha256(api_url.encode()).hexdigest()[:16]
+def hub_mark(api_url: str, namespace: str) -> str:
+    """What stands for a hub in a label: where its servers call it, and its own namespace, since `http://hub:8081` may be in many."""
+    return hashlib.sha256(f"{namespace} {api_url}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ class Server(Protocol):
     def sweep_active(self) -> bool: ...
 
     def sweep_rows(self) -> set[int]: ...
+
+    def sweep_ended(self, user_name: str, server_name: str) -> datetime | None: ...
 
 
 @dataclass(frozen=True)
@@ -153,11 +161,12 @@ class Sweep:
                 yield pod, f"no server has it, and its lease {over}"
         if self._place.mark:
             pods = await self._pods(f"{HUB_LABEL}={self._place.mark},!{LEASE_LABEL}")
-            used = _pods_of_servers(_hub.here().servers)
+            servers = list(_hub.here().servers)
+            used = _pods_of_servers(servers)
             for pod in () if used is None else pods:
                 key, runs = (pod.metadata.namespace, pod.metadata.name), pod.status.phase not in _ENDED
-                if runs and _stays(pod) and key not in (used or ()):
-                    yield pod, "it has no lease, and this hub has no server for it"
+                if runs and _stays(pod) and key not in (used or ()) and _ended_since(pod, servers):
+                    yield pod, "it has no lease, and the server that it was made for has ended"
 
     async def _pods(self, labels: str) -> list[V1Pod]:
         selector = f"{labels},component={self._place.component}"
@@ -187,6 +196,17 @@ class Sweep:
 
 def _stays(pod: V1Pod) -> bool:
     return getattr(pod.metadata, "deletion_timestamp", None) is None
+
+
+def _ended_since(pod: V1Pod, servers: Iterable[Server]) -> bool:
+    """The hub's database knows the server of a pod, and that it has ended after the pod was made."""
+    said = pod.metadata.annotations or {}
+    asked = next((server for server in servers if server.sweep_row is not None), None)
+    if asked is None or USER not in said:
+        return False
+    ended = asked.sweep_ended(said[USER], said.get(SERVER, ""))
+    made: datetime = pod.metadata.creation_timestamp
+    return ended is not None and made <= ended
 
 
 def _pods_of_servers(servers: Iterable[Server]) -> set[tuple[str, str]] | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mig_spawner.spawner import sweep as sweep_module
 from mig_spawner.spawner.injection.conflict import LEASE_LABEL
-from mig_spawner.spawner.sweep import HUB_LABEL, Place, Sweep, begin_sweep, hub_mark
+from mig_spawner.spawner.sweep import HUB_LABEL, USER, Place, Sweep, begin_sweep, hub_mark
 from mig_spawner.testing.kube import EmbeddedKube
 from mig_spawner.wire.client import AllocatorClient
 from tests.spawner.conftest import make_lease
@@ -21,21 +22,26 @@ if TYPE_CHECKING:
 
 SERVERS = {"component": "singleuser-server"}
 LOG = logging.getLogger("test")
-PLACE = Place("default", "singleuser-server", hub_mark("http://hub:8081/hub/api"))
+EARLIER, LATER = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+PLACE = Place("default", "singleuser-server", hub_mark("http://hub:8081/hub/api", "default"))
 
 
 @dataclass(eq=False)
 class FakeServer:
-    """A server of the hub, as a sweep sees it; `rows` are those that the hub's database says run."""
+    """A server of the hub, as a sweep sees it; `rows` are those that the hub's database says run, and `ended` when others ended."""
 
     sweep_key: tuple[str, str] = ("default", "jupyter-ada")
     sweep_row: int | None = 1
     sweep_lease: str | None = None
     sweep_active: bool = False
     rows: set[int] = field(default_factory=set)
+    ended: dict[tuple[str, str], datetime] = field(default_factory=lambda: {("ada", ""): LATER})
 
     def sweep_rows(self) -> set[int]:
         return self.rows
+
+    def sweep_ended(self, user_name: str, server_name: str) -> datetime | None:
+        return self.ended.get((user_name, server_name))
 
 
 class Scene:
@@ -59,7 +65,8 @@ class Scene:
     async def create(self, lease_id: str | None = "lease-1", namespace: str = "default", **labels: str) -> None:
         labels = {**SERVERS, **({LEASE_LABEL: lease_id} if lease_id else {}), **labels}
         spec = {"containers": [{"name": "notebook", "image": "x"}]}
-        body = {"metadata": {"name": f"jupyter-{lease_id or 'cpu'}", "labels": labels}, "spec": spec}
+        about = {"name": f"jupyter-{lease_id or 'cpu'}", "labels": labels, "annotations": {USER: "ada"}}
+        body = {"metadata": about, "spec": spec}
         await self.api.create_namespaced_pod(namespace, body)
 
     async def pods(self) -> list[str]:
@@ -136,7 +143,7 @@ async def test_a_pod_without_a_lease_that_no_server_has_is_deleted_at_the_second
     assert await scene.pods() == ["jupyter-cpu"]
     await scene.sweep.look()
     assert await scene.pods() == []
-    assert "jupyter-cpu: it has no lease, and this hub has no server for it." in caplog.text
+    assert "jupyter-cpu: it has no lease, and the server that it was made for has ended." in caplog.text
     assert bob.sweep_rows() == {2}
 
 
@@ -144,12 +151,19 @@ async def test_a_pod_without_a_lease_that_no_server_has_is_deleted_at_the_second
     ("label", "server"),
     [
         pytest.param({}, {}, id="somebody else made it"),
-        pytest.param({HUB_LABEL: hub_mark("http://other:8081/hub/api")}, {}, id="another hub made it"),
+        pytest.param({HUB_LABEL: hub_mark("http://other:8081/hub/api", "default")}, {}, id="another hub made it"),
         pytest.param({HUB_LABEL: PLACE.mark, "component": "batch"}, {}, id="it is no server"),
         pytest.param({HUB_LABEL: PLACE.mark}, {"rows": {1}}, id="its server runs"),
         pytest.param({HUB_LABEL: PLACE.mark}, {"sweep_active": True}, id="its server is on its way"),
         pytest.param({HUB_LABEL: PLACE.mark}, {"rows": {1, 9}}, id="the hub has not looked at all its servers yet"),
         pytest.param({HUB_LABEL: PLACE.mark}, {"sweep_row": None}, id="there is no database"),
+        pytest.param({HUB_LABEL: PLACE.mark}, {"ended": {}}, id="the database does not know the server"),
+        pytest.param(
+            {HUB_LABEL: PLACE.mark}, {"ended": {("ada", ""): EARLIER}}, id="the database is of before the pod"
+        ),
+        pytest.param(
+            {HUB_LABEL: hub_mark("http://hub:8081/hub/api", "another")}, {}, id="a hub of another namespace made it"
+        ),
     ],
 )
 async def test_a_pod_that_may_be_somebodys_is_left_alone(
