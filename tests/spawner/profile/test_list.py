@@ -16,6 +16,7 @@ from mig_spawner.spawner import MIGSpawner
 from mig_spawner.spawner.container import as_json
 from mig_spawner.spawner.error import SpawnRefused
 from mig_spawner.spawner.injection.conflict import asked_of_plugin
+from mig_spawner.spawner.sweep import HUB_LABEL
 
 MakeSpawner = Callable[..., MIGSpawner]
 LISTS: dict[str, list[dict[str, Any]]] = yaml.safe_load(
@@ -46,9 +47,10 @@ async def manifest(spawner: KubeSpawner, profiles: list[dict[str, Any]], options
     return pod
 
 
-def without_void(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod but for the word that tells the NVIDIA runtime to show no GPU."""
+def as_plain(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod but for the label that says which hub made it, and the word that tells the NVIDIA runtime to show no GPU."""
     pod = deepcopy(pod)
+    pod["metadata"]["labels"].pop(HUB_LABEL, None)
     for container in [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]:
         void = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
         container["env"] = sorted((e for e in container.get("env", []) if e != void), key=lambda e: str(e["name"]))
@@ -63,7 +65,7 @@ async def test_every_choice_of_the_menu_makes_the_same_pod_and_a_slice_makes_it_
     for options in selections(LISTS[name]):
         plain = await manifest(KubeSpawner(_mock=True, user=someone), LISTS[name], options)
         ours = await manifest(make_spawner(), LISTS[name], {**options, "mig": "none"})
-        assert without_void(ours) == without_void(plain), options
+        assert as_plain(ours) == as_plain(plain), options
         asking = any(asked_of_plugin(c) for c in plain["spec"]["containers"])
         void = {e["name"]: e.get("value") for e in ours["spec"]["containers"][0]["env"]}.get("NVIDIA_VISIBLE_DEVICES")
         assert void == (None if asking else "void"), options

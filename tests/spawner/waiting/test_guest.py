@@ -23,7 +23,7 @@ MakeLease = Callable[..., LeaseDocument]
 async def waiting(spawner: MIGSpawner) -> asyncio.Task[Any]:
     """A start up to its place in line."""
     spawner.user_options = {"mig": "small"}
-    spawner.orm_spawner = SimpleNamespace(user_options=None, server=None, name="")
+    spawner.orm_spawner = SimpleNamespace(id=1, user_options=None, server=None, name="")
     await spawner.load_user_options()
     task = asyncio.ensure_future(spawner.get_pod_manifest())
     async with asyncio.timeout(10):
