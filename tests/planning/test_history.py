@@ -71,7 +71,7 @@ def test_both_verbs_take_it(url: str) -> None:
     arguments = ["--from-ledger", url, "--gpu", "a30-24gb:4", "--quiet"]
     simulated = CliRunner().invoke(main, ["simulate", *arguments, "--policy", "best-fit", "--csv"])
     assert simulated.exit_code == 0, simulated.output
-    assert simulated.stdout.splitlines()[1].startswith("ledger,best-fit,dynamic,refuse,False,")
+    assert simulated.stdout.splitlines()[1].startswith("ledger,best-fit,dynamic,refuse,demand,")
     planned = CliRunner().invoke(main, ["plan", *arguments, "--no-trial"])
     assert planned.exit_code == 0, planned.output
     assert "4g.24gb = 2/h x 0.16" in planned.stdout
